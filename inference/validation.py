@@ -115,7 +115,7 @@ def check_texts(field: str, texts: tuple[str, ...], max_count: int) -> None:
 def check_ids(field: str, ids: Any, vocab: int) -> None:
     for id in ids:
         if type(id) is not int or not 0 <= id < vocab:
-            raise BadRequest(field, f"needs token ids from 0 to {vocab - 1}", id)
+            raise BadRequest(field, f"has a token id out of vocabulary (0 to {vocab - 1})", id)
 
 
 def check_output_token_ids(request: GenerationRequest, vocab: int) -> None:

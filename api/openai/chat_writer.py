@@ -55,14 +55,14 @@ class ChatWriter:
         output = self.state.outputs[event.index]
         is_continued = isinstance(event, CallDelta) and event.call_index in output.calls
         output.add(event)
-        reports_tokens = self.formatter or self.options.return_token_ids
         match event:
             case Started():
                 return self._first_chunks(event)
-            case Token() if (event.text or reports_tokens) and len(output.tokens) != self.options.max_tokens:
-                return [self._chunk(event.index, {"content": event.text}, [event])]
+            case Token():
+                return self._token_chunks(event.index)
             case CallDelta():
-                return self._call_chunks(event, is_continued)
+                tokens = self._token_chunks(event.index, holds_back=False)
+                return [*tokens, *self._call_chunks(event, is_continued)]
             case Finished():
                 return self._last_chunks(event, output)
             case _:
@@ -92,6 +92,10 @@ class ChatWriter:
             first.prompt_token_ids = list(event.prompt_token_ids)
         return [first, self._chunk(event.index, {"content": self.echo})] if self.echo else [first]
 
+    def _token_chunks(self, index: int, holds_back: bool = True) -> list[Any]:
+        tokens = self.state.take_tokens(index, holds_back)
+        return [self._chunk(index, {"content": token.text}, [token]) for token in tokens]
+
     def _call_chunks(self, event: CallDelta, is_continued: bool) -> list[Any]:
         """A chunk with the call's id and name unless it is continued, then one with its arguments, if any."""
         deltas: list[DeltaToolCall] = []
@@ -108,10 +112,11 @@ class ChatWriter:
         return {"tool_calls": [call]}
 
     def _last_chunks(self, event: Finished, output: Accumulator) -> list[Any]:
-        """A chunk with the finish reason, then one with the total usage if requested."""
-        tokens = self.state.last_tokens(output)
-        text = tokens[0].text + event.text if tokens else event.text
-        delta = {"content": text} if text or tokens else {}
+        """A chunk with the finish reason and the last token, then one with the total usage if requested."""
+        tokens = self.state.last_tokens(event.index)
+        text = "".join([token.text for token in tokens]) + event.text
+        # Clients of vLLM join the content of all deltas without a look at null.
+        delta = {} if output.calls and not text else {"content": text}
         last = self._chunk(event.index, delta, tokens, **self._finish_reason_fields(event, output))
         return [last, *self.state.usage_chunks()] if self.options.include_usage else [last]
 

@@ -55,14 +55,16 @@ class CompletionWriter:
     def chunk(self, event: Event) -> list[Any]:
         output = self.state.outputs[event.index]
         output.add(event)
-        reports_tokens = self.options.logprobs is not None or self.options.return_token_ids
         match event:
             case Started() if self.echo or self.options.return_token_ids:
                 return [self._prompt_chunk(output)]
-            case Token() if (event.text or reports_tokens) and len(output.tokens) != self.options.max_tokens:
-                return [self._chunk(event.index, event.text, [event])]
+            case Token():
+                return [
+                    self._chunk(event.index, token.text, [token])
+                    for token in self.state.take_tokens(event.index)
+                ]
             case Finished():
-                return self._last_chunks(event, output)
+                return self._last_chunks(event)
             case _:
                 return []
 
@@ -97,10 +99,10 @@ class CompletionWriter:
             choice.token_ids, choice.prompt_token_ids = UNSET, list(started.prompt_token_ids)
         return chunk
 
-    def _last_chunks(self, event: Finished, output: Accumulator) -> list[Any]:
-        """A chunk with the finish reason, then one with the total usage if requested."""
-        tokens = self.state.last_tokens(output)
-        text = tokens[0].text + event.text if tokens else event.text
+    def _last_chunks(self, event: Finished) -> list[Any]:
+        """A chunk with the finish reason and the last token, then one with the total usage if requested."""
+        tokens = self.state.last_tokens(event.index)
+        text = "".join([token.text for token in tokens]) + event.text
         last = self._chunk(event.index, text, tokens, **finish_reason_fields(event))
         return [last, *self.state.usage_chunks()] if self.options.include_usage else [last]
 

@@ -222,10 +222,18 @@ def _parse_logit_bias(logit_bias: dict[str, float] | list[float] | None) -> dict
         return {}
     if not all(map(math.isfinite, logit_bias.values())):
         raise InvalidParameter("logit_bias must hold finite numbers.", "logit_bias")
-    try:
-        return {int(id): max(-MAX_BIAS, min(MAX_BIAS, value)) for id, value in logit_bias.items()}
-    except ValueError:
+    if others := [key for key in logit_bias if not _is_integer(key)]:
         raise InvalidParameter(
-            "Found token_id in logit_bias that is not an integer or string representing an integer",
+            "Found token_id in logit_bias that is not an integer or string representing an integer: "
+            + ", ".join(repr(key[:40]) for key in others[:10]),
             "logit_bias",
-        ) from None
+        )
+    return {int(id): max(-MAX_BIAS, min(MAX_BIAS, value)) for id, value in logit_bias.items()}
+
+
+def _is_integer(text: str) -> bool:
+    try:
+        int(text)
+    except ValueError:
+        return False
+    return True

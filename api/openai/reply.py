@@ -5,6 +5,7 @@ Knows the fields that both responses have. chat_writer.py and completion_writer.
 
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -63,6 +64,11 @@ class ReplyOptions:
     continuous_usage: bool = False
     role_in_every_delta: bool = False
 
+    @property
+    def reports_tokens(self) -> bool:
+        """Whether a chunk says more of a token than its text."""
+        return self.logprobs is not None or self.return_token_ids
+
 
 def reply_options(
     body: CommonRequest, prefix: str, model: str, settings: ServerSettings, **overrides: Any
@@ -96,12 +102,14 @@ class ReplyState:
 
     object_name    the field `object` of a chunk
     outputs        answer index -> its Accumulator
+    num_sent       answer index -> its tokens that were sent, or need no chunk
     common_fields  the fields that every response and chunk has
     """
 
     options: ReplyOptions
     object_name: str
     outputs: dict[int, Accumulator] = field(default_factory=partial(defaultdict, Accumulator))
+    num_sent: dict[int, int] = field(default_factory=partial(defaultdict, int))
     common_fields: dict[str, Any] = field(init=False)
 
     def __post_init__(self) -> None:
@@ -112,18 +120,30 @@ class ReplyState:
             "system_fingerprint": self.options.fingerprint,
         }
 
-    def last_tokens(self, output: Accumulator) -> list[Token]:
-        """The token to send in the chunk with the finish reason, if any: token number max_tokens."""
-        return output.tokens[-1:] if len(output.tokens) == self.options.max_tokens else []
+    def take_tokens(self, index: int, holds_back: bool = True) -> Iterator[Token]:
+        """The unsent tokens of answer `index` that get a chunk now.
+
+        holds_back  the newest token waits if it may be the last: it is then sent with the finish reason
+        """
+        tokens = self.outputs[index].tokens
+        may_be_last = bool(tokens) and (not tokens[-1].text or len(tokens) == self.options.max_tokens)
+        while self.num_sent[index] < len(tokens) - (holds_back and may_be_last):
+            token = tokens[self.num_sent[index]]
+            self.num_sent[index] += 1
+            if token.text or self.options.reports_tokens:
+                yield token
+
+    def last_tokens(self, index: int) -> list[Token]:
+        """The token to send in the chunk with the finish reason, if any."""
+        return self.outputs[index].tokens[self.num_sent[index] :]
 
     def chunk_usage(self, index: int) -> UsageInfo | None:
         """The field `usage` of a chunk for answer `index`, if include_usage is set."""
         if not self.options.continuous_usage:
             return None
-        prompt = self._prompt_output(index // self.options.best_of)
-        return make_usage(
-            prompt.num_prompt_tokens or 0, self.outputs[index].num_tokens, prompt.num_cached_tokens
-        )
+        prompt, end = self._prompt_output(index // self.options.best_of), self.outputs[index].end
+        num_tokens = end.num_tokens if end else self.num_sent[index]
+        return make_usage(prompt.num_prompt_tokens or 0, num_tokens, prompt.num_cached_tokens)
 
     def usage_chunks(self) -> list[Any]:
         """A chunk with the total usage, if all answers have finished."""

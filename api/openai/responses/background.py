@@ -34,8 +34,8 @@ def check_background(body: ResponsesRequest, is_stored: bool) -> None:
             "stream is not supported with background: leave it out, and poll GET /v1/responses/{id}", "stream"
         )
     if not is_stored:
-        reason = "store is false" if body.store is False else "this server stores nothing (RESPONSES_STORE)"
-        raise InvalidParameter(f"background needs a stored response: {reason}", "background")
+        reason = "" if body.store is False else ": this server stores nothing (RESPONSES_STORE)"
+        raise InvalidParameter(f"background can only be used when `store` is true{reason}", "background")
 
 
 def current_runs() -> Runs:

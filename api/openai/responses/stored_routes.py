@@ -58,7 +58,9 @@ def cancel_response(id: str) -> Response:
         return json_response(200, run.response())
     value = run_query(find, "response", id)
     if not json.loads(value)["background"]:
-        raise InvalidParameter("only a response that was created with background: true can be cancelled")
+        raise InvalidParameter(
+            "Cannot cancel a synchronous response: it was created without background: true"
+        )
     return json_response(200, value.encode())
 
 

@@ -86,7 +86,7 @@ def test_other_clients_get_the_role_once_because_they_join_deltas(
 ) -> None:
     first, *rest = deltas(chunks(client, CHATS, {"User-Agent": agent}, model=model))
     assert first["role"] == "assistant"
-    assert rest == [{"content": "Hello"}, {"content": " world"}, {}]
+    assert rest == [{"content": "Hello"}, {"content": " world"}, {"content": ""}]
     backend.script = CALL
     got = deltas(chunks(client, CHATS, {"User-Agent": agent}, model=model, tools=[WEATHER]))
     assert [set(delta) for delta in got[1:]] == [{"tool_calls"}] * 5 + [set()]
@@ -164,7 +164,9 @@ def test_logprobs_without_top_logprobs_have_no_alternatives(
     assert [entry["top_logprobs"] for entry in choice["logprobs"]["content"]] == [[], []]
 
 
-def test_streamed_logprobs_come_with_each_token(client: FlaskClient, backend: FakeBackend) -> None:
+def test_streamed_logprobs_come_with_each_token_and_the_finish_reason_with_the_last(
+    client: FlaskClient, backend: FakeBackend
+) -> None:
     backend.script = SCORED
     got = chunks(client, CHATS, logprobs=True)
     entries = [chunk["choices"][0]["logprobs"] for chunk in got]
@@ -172,8 +174,8 @@ def test_streamed_logprobs_come_with_each_token(client: FlaskClient, backend: Fa
         None,
         ["é"],
         ["<|eot|>"],
-        None,
     ]
+    assert got[-1]["choices"][0]["finish_reason"] == "stop"
 
 
 def test_the_last_possible_token_is_sent_with_the_end_of_each_answer(

@@ -207,6 +207,22 @@ def test_the_last_possible_token_is_sent_with_the_end(client: FlaskClient, backe
     assert counts == [1, 2, 2]
 
 
+def test_an_end_of_text_token_is_sent_with_the_end(client: FlaskClient, backend: FakeBackend) -> None:
+    """As in vLLM and SGLang, whose tests read logprobs of every chunk."""
+    end = Token(0, 9, "", -0.3, (), is_special=True, spelling="</s>")
+    backend.script = [
+        SCORED[0],
+        Token(0, 7, "a", -0.1, (), spelling="a"),
+        end,
+        Finished(0, "stop", num_tokens=2),
+    ]
+    options = {"include_usage": True, "continuous_usage_stats": True}
+    first, last, _ = chunks(client, COMPLETIONS, logprobs=0, stream_options=options)
+    assert [chunk["choices"][0]["logprobs"]["tokens"] for chunk in (first, last)] == [["a"], ["</s>"]]
+    assert [chunk["choices"][0]["finish_reason"] for chunk in (first, last)] == [None, "stop"]
+    assert [chunk["usage"]["completion_tokens"] for chunk in (first, last)] == [1, 2]
+
+
 def test_a_list_of_ids_is_one_prompt(client: FlaskClient, backend: FakeBackend) -> None:
     get_response(client, COMPLETIONS, prompt=[1, 2, 3])
     assert [request.prompt for request in backend.requests] == [[1, 2, 3]]

@@ -61,8 +61,9 @@ TOO_LONG = (
             "use_beam_search is not supported: use sampling or greedy decoding",
         ),
         (
-            {"logit_bias": {"a": 1}},
-            "Found token_id in logit_bias that is not an integer or string representing an integer",
+            {"logit_bias": {"1.5": 1, "5": 1, "a": 1}},
+            "Found token_id in logit_bias that is not an integer or string representing an integer: "
+            "'1.5', 'a'",
         ),
         ({"logit_bias": {"5": "nan"}}, "logit_bias must hold finite numbers."),
         ({"temperature": "nan"}, "temperature must be non-negative, got nan."),
