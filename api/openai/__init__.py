@@ -14,6 +14,7 @@ from api.errors import render_errors
 from api.openai import adapter_routes, conversations, files, fine_tuning, info_routes, stored_chats
 from api.openai.embeddings import create_embedding
 from api.openai.errors import InvalidBody, error_before_start
+from api.openai.prefix_events import install_prefix_events
 from api.openai.protocol.chat import CHAT, ChatCompletionRequest, ChatCompletionResponse
 from api.openai.protocol.completion import COMPLETE, STREAM_NOTE, CompletionRequest, CompletionResponse
 from api.openai.protocol.embeddings import EMBED, EmbeddingRequest, EmbeddingResponse
@@ -58,6 +59,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     view = attach_operation(partial(detokenize, models), DETOKENIZE)
     blueprint.add_url_rule("/detokenize", "detokenize", view, methods=["POST"])
     info_routes.install_status(blueprint, models)
+    install_prefix_events(blueprint, PREFIX)
     info_routes.install_tokenizer_info(blueprint, models)
     info_routes.install_unsupported(blueprint)
     for prefix in (LLAMA_STACK_PREFIX, TINKER_PREFIX):

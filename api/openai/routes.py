@@ -27,6 +27,7 @@ from api.openai.messages import (
 )
 from api.openai.model_choice import resolve_model
 from api.openai.parse import make_template, read_request
+from api.openai.prefix_events import prefix_log
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.openai.protocol.completion import CompletionRequest
 from api.openai.protocol.tokenize import (
@@ -73,6 +74,8 @@ class CompletionRoutes:
         if (times := options.best_of // num_generated) > 1:
             writer = RepeatedAnswers(writer, times)
         acquire_permit()
+        for generation_request in generation_requests:
+            prefix_log().add(generation_request)
         stream = submit_all(served.generate, generation_requests)
         return respond(
             stream,
@@ -112,6 +115,7 @@ class CompletionRoutes:
         if body.store:
             check_stored_chat(body)
         acquire_permit()
+        prefix_log().add(generation_request)
         stream = served.generate(generation_request)
         if body.store:
             stream = record_chat(stream, body, generation_request.n, make_writer)

@@ -1,11 +1,13 @@
 """What one server computes for this one, and so how long a new answer is expected to wait there.
 
-Speed and step time are measured from its answers; what its prefix cache holds is assumed from its prompts.
+Speed and step time are measured from its answers; what its prefix cache holds is assumed from its prompts,
+those that this server sends and those that it says others send.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from inference.remote.prefix_index import BLOCK_BYTES, BYTES_PER_TOKEN, PrefixIndex
+from inference.prefix_blocks import BLOCK_BYTES, BYTES_PER_TOKEN
+from inference.remote.prefix_index import PrefixIndex
 from inference.types import Event, Finished
 
 # Tokens of prompts a second, and seconds a step, until they are measured. The speed is a high one: a server
@@ -49,6 +51,11 @@ class MemberLoad:
     def start(self, prompt: Prompt, now: float) -> "AttemptLoad":
         """Count an attempt at an answer to the prompt, until its end()."""
         return AttemptLoad(self, prompt, now)
+
+    def note_prompts(self, prompts: Iterable[Sequence[int]]) -> None:
+        """The server has got these prompts, as hashes of their blocks, from others too."""
+        for hashes in prompts:
+            self._prefixes.add(hashes)
 
     def _uncached_tokens(self, prompt: Prompt) -> float:
         num_cached = self._prefixes.num_cached(prompt.hashes)

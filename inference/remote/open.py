@@ -18,6 +18,7 @@ from inference.remote.member import Member
 from inference.remote.member_health import watch_health
 from inference.remote.member_pool import MemberPool
 from inference.remote.open_member import CannotOpen, check_agreement, open_member
+from inference.remote.prefix_events import watch_prefixes
 from inference.remote.residence import Residence, RunningReplicas
 from inference.types import ModelInfo
 from settings.inference_server import InferenceServer
@@ -98,7 +99,7 @@ def open_model(
     contexts = [each.context for each in detected if each.context]
     context = model.context or min(contexts, default=None)
     log.info("event=remote_model model=%s kind=%s context=%s", named.name, kinds[0], context)
-    watches = [watch_health, *(each.watch for each in dns_members(named, members, look_up))]
+    watches = [watch_health, watch_prefixes, *(each.watch for each in dns_members(named, members, look_up))]
     pool = MemberPool(named.name, members, metrics, watches)
     backend = RemoteBackend(named, pool, metrics, kind=", ".join(kinds), context=context)
     return ModelEntry(backend, (named.name, *model.aliases), is_remote=True)

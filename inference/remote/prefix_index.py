@@ -1,41 +1,11 @@
-"""Which prompts a server has seen lately, and so how much of a new one its prefix cache is expected to hold.
-
-A prompt is a chain of hashes of blocks: equal hashes mean equal text up to the end of the block.
-"""
+"""Which prompts a server has seen lately, so how much of a new one its prefix cache is expected to hold."""
 
 from collections import OrderedDict
 from collections.abc import Sequence
 
-from inference.content import content_text
-from inference.types import GenerationRequest, Message
+from inference.prefix_blocks import BLOCK_BYTES, BYTES_PER_TOKEN
 
-BLOCK_BYTES = 256
-BYTES_PER_TOKEN = 4
 MAX_BLOCKS = 8192  # half a million tokens
-
-
-def prompt_bytes(request: GenerationRequest) -> bytes:
-    """The tools and the prompt as they follow each other in a rendered prompt, roughly."""
-    if isinstance(request.prompt, str):
-        return request.prompt.encode()
-    if request.prompt and isinstance(request.prompt[0], Message):
-        tools = [f"{tool.name}\n{tool.description}\n{tool.parameters}" for tool in request.tools]
-        messages = [
-            f"{message.role}\n{content_text(message.content)}"
-            for message in request.prompt
-            if isinstance(message, Message)
-        ]
-        return "\n".join([*tools, *messages]).encode()
-    return " ".join(map(str, request.prompt)).encode()
-
-
-def block_hashes(prompt: bytes) -> tuple[int, ...]:
-    """The hash of each whole block, together with all blocks before it."""
-    hashes, chain = [], 0
-    for start in range(0, len(prompt) - BLOCK_BYTES + 1, BLOCK_BYTES):
-        chain = hash((chain, prompt[start : start + BLOCK_BYTES]))
-        hashes.append(chain)
-    return tuple(hashes)
 
 
 class PrefixIndex:
