@@ -5,16 +5,18 @@ torch.distributed.tensor: with sympy, 1,400 modules and almost half of the time 
 imports torch.export, and shape functions of a thousand operators in Python for tensors without values.
 
 torch._dynamo is loaded when something other than its decorators is used, such as torch.compile; torch.export
-when a name of it is used; the shape functions (META_KERNELS) where they are needed. transformers
-provides for a torch that was built without torch.distributed; in a process that holds a whole model it takes
-that way, with the same results. A version of either library that needs more imports the packages as ever.
+when a name of it is used; the shape functions (META_KERNELS) where they are needed. A thousand patterns of
+transformers' names of weights are compiled when they are used. transformers provides for a torch that was
+built without torch.distributed; in a process that holds a whole model it takes that way, with the same
+results. A version of either library that needs more imports the packages as ever.
 """
 
 import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from functools import cache, partial, wraps
+from functools import cache, cached_property, partial, wraps
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -36,6 +38,7 @@ MASK_TOOLS = "torch._dynamo._trace_wrapped_higher_order_op"  # its submodule tha
 META_KERNELS = "torch._meta_registrations"
 IMPORT_TOOLS = "transformers.utils.import_utils"
 OPERATOR_TOOLS = ("torch.library", "torch._library.utils")
+WEIGHT_RENAMING = "transformers.core_model_loading"
 MODELS_FOLDER = "models"  # of transformers, with a folder for each of 500 architectures
 
 T = TypeVar("T")
@@ -76,6 +79,7 @@ class DeferringFinder(MetaPathFinder):
             MASK_TOOLS: partial(TorchLoader, callables=["TransformGetItemToIndex"]),
             "torch.export": TorchLoader,
             META_KERNELS: DeferredLoader,
+            WEIGHT_RENAMING: partial(ReplacingLoader, replace=replace_patterns),
             **dict.fromkeys(OPERATOR_TOOLS, partial(ReplacingLoader, replace=replace_inspect)),
         }
         if not is_sharded:
@@ -110,10 +114,19 @@ class ReplacingLoader(Loader):
 
 def replace_inspect(names: Mapping[str, Any]) -> Mapping[str, Any]:
     """Where torch's tools for operators look for their caller, Python would look through all modules."""
-    quick_inspect = ModuleType("inspect")
-    quick_inspect.__dict__.update(vars(inspect))
-    quick_inspect.__dict__.update(getmodule=module_of, getframeinfo=describe_frame)
-    return {"inspect": quick_inspect}
+    return {"inspect": variant_of(inspect, getmodule=module_of, getframeinfo=describe_frame)}
+
+
+def replace_patterns(names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """transformers compiles a pattern for every renamed weight of every architecture."""
+    return {"re": variant_of(re, compile=LazyPattern)}
+
+
+def variant_of(module: ModuleType, **names: Any) -> ModuleType:
+    """A copy of the module with other values of some names."""
+    variant = ModuleType(module.__name__)
+    variant.__dict__.update(vars(module) | names)
+    return variant
 
 
 def module_of(frame: FrameType) -> ModuleType | None:
@@ -123,6 +136,22 @@ def module_of(frame: FrameType) -> ModuleType | None:
 def describe_frame(frame: FrameType) -> inspect.Traceback:
     """As inspect.getframeinfo, without lines of the source."""
     return inspect.Traceback(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name, None, None)
+
+
+class LazyPattern:
+    """A regular expression that is compiled when it is used."""
+
+    def __init__(self, *arguments: Any) -> None:
+        self.arguments = arguments
+
+    @cached_property
+    def pattern(self) -> re.Pattern[str]:
+        return re.compile(*self.arguments)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # Python's own questions, such as __deepcopy__
+            raise AttributeError(name)
+        return getattr(self.pattern, name)
 
 
 def replace_import_tools(names: Mapping[str, Any]) -> Mapping[str, Any]:

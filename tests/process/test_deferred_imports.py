@@ -102,6 +102,19 @@ assert with_meta_kernels(lambda: torch.where(values > 0, values, 1)).is_meta
 assert not is_deferred("torch._meta_registrations")
 """
 
+PATTERNS = """
+from copy import deepcopy
+from inference.process.deferred_imports import defer_unused_imports
+
+defer_unused_imports(is_sharded=False)
+from transformers.core_model_loading import WeightRenaming
+
+renaming = deepcopy(WeightRenaming("^old\\\\.", "new."))
+assert "pattern" not in vars(renaming.compiled_sources)
+assert renaming.rename_source_key("old.weight")[0] == "new.weight"
+assert "pattern" in vars(renaming.compiled_sources)
+"""
+
 SHARDED = """
 import sys
 from inference.process.deferred_imports import defer_unused_imports
@@ -135,6 +148,10 @@ def test_exporting_a_model_and_indexing_under_vmap_load_what_they_need() -> None
 
 def test_the_meta_device_gets_kernels_in_python_when_it_needs_one() -> None:
     run(META)
+
+
+def test_patterns_for_names_of_weights_are_compiled_when_they_are_used() -> None:
+    run(PATTERNS)
 
 
 def test_a_process_with_a_shard_has_distributed_tensors() -> None:
