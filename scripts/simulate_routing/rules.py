@@ -7,6 +7,7 @@ import random
 from collections.abc import Mapping, Sequence
 
 from inference.remote.member_load import AttemptLoad, MemberLoad, Prompt
+from inference.remote.prefix_events import INTERVAL_S
 from inference.remote.prefix_index import PrefixIndex
 from inference.types import Event, Finished
 from scripts.simulate_routing.replica import SimulatedRequest
@@ -110,6 +111,43 @@ class LeastWait(RoutingRule):
             self.attempts.pop(request).end()
 
 
+class SeparateFronts(RoutingRule):
+    """This server's rule in several servers in front, each of which gets requests by chance."""
+
+    num_fronts = 4
+
+    def __init__(self, num_replicas: int, seed: int) -> None:
+        super().__init__(num_replicas, seed)
+        self.fronts = [LeastWait(num_replicas, seed + number) for number in range(self.num_fronts)]
+        self.front_of: dict[SimulatedRequest, LeastWait] = {}
+
+    def choose(self, request: SimulatedRequest, num_requests: Sequence[int], now: float) -> int:
+        front = self.front_of[request] = self.rng.choice(self.fronts)
+        return front.choose(request, num_requests, now)
+
+    def note_events(self, request: SimulatedRequest, events: Sequence[Event], now: float) -> None:
+        self.front_of[request].note_events(request, events, now)
+
+
+class LearningFronts(SeparateFronts):
+    """Each front learns every INTERVAL_S which prompts the replicas have got."""
+
+    def __init__(self, num_replicas: int, seed: int) -> None:
+        super().__init__(num_replicas, seed)
+        self.new_prompts: list[tuple[int, Sequence[int]]] = []  # with the replica of each
+        self.learnt_at = 0.0
+
+    def choose(self, request: SimulatedRequest, num_requests: Sequence[int], now: float) -> int:
+        if now >= self.learnt_at + INTERVAL_S:
+            for front in self.fronts:
+                for replica, hashes in self.new_prompts:
+                    front.loads[replica].note_prompts([hashes])
+            self.new_prompts, self.learnt_at = [], now
+        target = super().choose(request, num_requests, now)
+        self.new_prompts.append((target, request.turn.prompt.hashes))
+        return target
+
+
 def shortest(values: Sequence[float], rng: random.Random) -> int:
     """The index of the least value; equal ones are chosen by chance."""
     return min(range(len(values)), key=lambda index: (values[index], rng.random()))
@@ -122,4 +160,6 @@ RULES: Mapping[str, type[RoutingRule]] = {
     "longest prefix (Ray)": LongestPrefix,
     "cache-aware (SGLang)": CacheAware,
     "least wait (Hearth)": LeastWait,
+    "least wait, 4 fronts apart": SeparateFronts,
+    "least wait, 4 fronts (Hearth)": LearningFronts,
 }

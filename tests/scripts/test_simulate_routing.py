@@ -66,3 +66,9 @@ def test_rules_that_know_prefixes_have_more_hits_than_chance(rule: str) -> None:
 def test_a_row_has_every_column() -> None:
     figures = Figures([0.1] * 98 + [2.0, 3.0], prompt_tokens=200, cached_tokens=50, output_tokens=4000)
     assert table_row(2, "rule", figures, 2.0) == "| 2 | rule | 25% | 0.100 s | 3.00 s | 2,000 |"
+
+
+def test_fronts_that_learn_from_replicas_have_more_hits_than_fronts_apart() -> None:
+    figures = figures_of_rules()
+    apart, learning = (figures[f"least wait, 4 fronts{each}"].hit_rate for each in (" apart", " (Hearth)"))
+    assert learning > apart + 0.02
