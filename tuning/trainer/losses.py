@@ -25,6 +25,7 @@ class Loss:
     group_size  data that belong together and are computed in one pass: 2 for pairs
     absent      the number that each target of a datum has for an input that the datum lacks
     candidates  whether a place may have several targets
+    is_per_token  each term of the sum depends on one target
     """
 
     function: LossFunction
@@ -34,16 +35,24 @@ class Loss:
     group_size: int = 1
     absent: Mapping[str, float] = field(default_factory=dict)
     candidates: bool = False
+    is_per_token: bool = False
 
 
 LOSSES: Mapping[str, Loss] = {
     "cross_entropy": Loss(
-        token_losses.cross_entropy, ("weights",), "weights", absent={"weights": 1.0}, candidates=True
+        token_losses.cross_entropy,
+        ("weights",),
+        "weights",
+        absent={"weights": 1.0},
+        candidates=True,
+        is_per_token=True,
     ),
-    "importance_sampling": Loss(token_losses.importance_sampling, SAMPLED, "advantages", candidates=True),
-    "ppo": Loss(token_losses.ppo, SAMPLED, "advantages", PPO_CLIP),
-    "cispo": Loss(token_losses.cispo, SAMPLED, "advantages", CISPO_CLIP),
-    "dro": Loss(token_losses.dro, SAMPLED, "", {"beta": 0.05}),
+    "importance_sampling": Loss(
+        token_losses.importance_sampling, SAMPLED, "advantages", candidates=True, is_per_token=True
+    ),
+    "ppo": Loss(token_losses.ppo, SAMPLED, "advantages", PPO_CLIP, is_per_token=True),
+    "cispo": Loss(token_losses.cispo, SAMPLED, "advantages", CISPO_CLIP, is_per_token=True),
+    "dro": Loss(token_losses.dro, SAMPLED, "", {"beta": 0.05}, is_per_token=True),
     "gspo": Loss(token_losses.gspo, (*SAMPLED, "sequence_ratio_mask"), "", PPO_CLIP),
     "dpo_sigmoid": Loss(preference_losses.dpo, COMPARED, "weights", PREFERENCE, 2),
     "dpo_hinge": Loss(preference_losses.dpo_hinge, COMPARED, "weights", PREFERENCE, 2),

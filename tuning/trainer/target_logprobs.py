@@ -38,7 +38,7 @@ def target_logprobs(
     frozen_output  logits_of has no trained weight
 
     With gradients, logits of blocks are not kept. One target a row of a frozen output layer has its gradient
-    computed at once; other blocks are computed again in the backward pass.
+    computed at once; other blocks are computed again in the backward pass, unless block_losses.py has them.
     """
     block = tokens_per_block(vocab_size, hidden.device.type)
     if torch.is_grad_enabled() and frozen_output and places is None:

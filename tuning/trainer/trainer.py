@@ -4,7 +4,7 @@ Its verbs are forward_backward, optim_step, save and load. Losses are sums, and 
 next optim_step: what a batch means is for the caller to say. Knows no jobs, files of rows or schedules.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from inference.errors import BadRequest, NotFound
 from tuning.trainer.base_model import BaseModel, check_packing
+from tuning.trainer.block_losses import backward_by_blocks
 from tuning.trainer.datum import Datum, check_datum
 from tuning.trainer.durable_files import write_tensors
 from tuning.trainer.full_weights import FullWeights
@@ -203,11 +204,49 @@ class Trainer:
         return collect(passes, data, loss)
 
     def _compute_batch(self, batch: MicroBatch, loss: Loss, config: Mapping[str, float]) -> ComputedBatch:
-        tokens, is_top, masked = self._score(batch)
-        value = loss.function(tokens, config)
+        output = self.base.hidden_states(batch.ids, batch.position_ids)
+        compute = self._backward_by_blocks if self._needs_blocks(batch, loss) else self._backward
+        value, logprobs, is_top = compute(output, batch, lambda tokens: loss.function(tokens, config))
+        masked = None
+        if self.scores_masked and len(batch.masked.ids):
+            with torch.no_grad():
+                masked, _ = self._target_logprobs(output, batch.masked)
+        return ComputedBatch(batch, value.detach(), logprobs.detach(), masked, is_top.sum())
+
+    def _needs_blocks(self, batch: MicroBatch, loss: Loss) -> bool:
+        """Whether logits would be computed again in the backward pass, which this loss can do without."""
+        is_computed_twice = batch.scored.places is not None or not self.base.has_frozen_output()
+        has_targets = len(batch.scored.ids) > 0
+        return torch.is_grad_enabled() and loss.is_per_token and is_computed_twice and has_targets
+
+    def _backward_by_blocks(
+        self, output: Any, batch: MicroBatch, loss_of: Callable[[ScoredTokens], Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """As _backward, a block of logits at a time."""
+        targets = batch.scored
+
+        def value_of(logprobs: Tensor, selected: slice) -> Tensor:
+            inputs = {name: values[selected] for name, values in batch.inputs.items()}
+            return loss_of(ScoredTokens(logprobs, batch.rows[selected], len(batch.indices), inputs))
+
+        return backward_by_blocks(
+            partial(self.base.logits, output),
+            output.last_hidden_state.flatten(0, 1)[targets.positions],
+            targets.ids,
+            self.base.vocab_size,
+            targets.places,
+            value_of,
+        )
+
+    def _backward(
+        self, output: Any, batch: MicroBatch, loss_of: Callable[[ScoredTokens], Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """Differentiate the loss; returns it, the scored tokens' logprobs, and whether each is on top."""
+        logprobs, is_top = self._target_logprobs(output, batch.scored)
+        value = loss_of(ScoredTokens(logprobs, batch.rows, len(batch.indices), batch.inputs))
         if value.requires_grad:
             value.backward()
-        return ComputedBatch(batch, value.detach(), tokens.logprobs.detach(), masked, is_top.sum())
+        return value, logprobs, is_top
 
     def _check(self, data: Sequence[Datum], loss: Loss) -> None:
         if not data or len(data) % loss.group_size:
@@ -224,16 +263,6 @@ class Trainer:
                 vocab_size=self.base.vocab_size,
                 context=self.base.context,
             )
-
-    def _score(self, batch: MicroBatch) -> tuple[ScoredTokens, Tensor, Tensor | None]:
-        """The scored tokens, whether each is the most probable one, and the masked targets' logprobs."""
-        output = self.base.hidden_states(batch.ids, batch.position_ids)
-        logprobs, is_top = self._target_logprobs(output, batch.scored)
-        masked = None
-        if self.scores_masked and len(batch.masked.ids):
-            with torch.no_grad():
-                masked, _ = self._target_logprobs(output, batch.masked)
-        return ScoredTokens(logprobs, batch.rows, len(batch.indices), batch.inputs), is_top, masked
 
     def _target_logprobs(self, output: Any, targets: Targets) -> tuple[Tensor, Tensor]:
         hidden = output.last_hidden_state.flatten(0, 1)[targets.positions]  # (P, H)

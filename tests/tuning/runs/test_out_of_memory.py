@@ -16,7 +16,7 @@ from tuning.trainer.server import OUT_OF_MEMORY
 PLACES = [
     (executor, "data_to_arrays", PASS, TOO_LITTLE_MEMORY),
     (trainer, "lay_out", PASS, OUT_OF_MEMORY),
-    (trainer, "target_logprobs", PASS, OUT_OF_MEMORY),
+    (trainer, "backward_by_blocks", PASS, OUT_OF_MEMORY),
     (trainer, "take_step", STEP, OUT_OF_MEMORY),
 ]
 
