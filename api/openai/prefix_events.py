@@ -1,6 +1,7 @@
 """The route that tells servers in front of this one which prompts its prefix cache has got from others.
 
-Prompts are hashes of their blocks, see inference/prefix_blocks.py.
+Prompts are hashes of their blocks, see inference/prefix_blocks.py. A client that knows a text can tell by
+its hashes that it was sent, so each API key has a log of its own: servers in front of this one share a key.
 """
 
 from collections.abc import Sequence
@@ -12,10 +13,11 @@ from msgspec import Struct
 from api.errors import json_response
 from api.openai.protocol.errors import ErrorResponse
 from api.openapi.operation import Operation, attach_operation
+from api.store.access import request_owner
 from inference.errors import BadRequest
 from inference.prefix_log import PrefixLog
 
-PREFIX_LOG = "prefix_log"  # key in app.extensions
+PREFIX_LOGS = "prefix_logs"  # key in app.extensions: the log of each owner of an API key
 
 
 class PrefixEvents(Struct):
@@ -27,7 +29,7 @@ class PrefixEvents(Struct):
 
 PREFIX_EVENTS = Operation(
     "List the latest prompts of OpenAI's dialect as hashes, for a server in front",
-    "Prompts are noted while somebody asks at least once a minute.",
+    "Those that were sent with the same API key, while somebody asks for them at least once a minute.",
     response=PrefixEvents,
     error=ErrorResponse,
     query={"after": "the number of the last prompt that is known; default 0"},
@@ -35,13 +37,13 @@ PREFIX_EVENTS = Operation(
 
 
 def install_prefix_events(blueprint: Blueprint, prefix: str) -> None:
-    blueprint.record_once(make_log)
+    blueprint.record_once(make_logs)
     view = attach_operation(prefix_events, PREFIX_EVENTS)
     blueprint.add_url_rule(f"{prefix}/prefix_events", "prefix_events", view)
 
 
-def make_log(state: BlueprintSetupState) -> None:
-    state.app.extensions[PREFIX_LOG] = PrefixLog()
+def make_logs(state: BlueprintSetupState) -> None:
+    state.app.extensions[PREFIX_LOGS] = {}
 
 
 def prefix_events() -> Response:
@@ -53,6 +55,6 @@ def prefix_events() -> Response:
 
 
 def prefix_log() -> PrefixLog:
-    """The running app's log."""
-    log: PrefixLog = current_app.extensions[PREFIX_LOG]
-    return log
+    """The log of the request's API key; of all requests if the server has no keys."""
+    logs: dict[str, PrefixLog] = current_app.extensions[PREFIX_LOGS]
+    return logs.setdefault(request_owner(), PrefixLog())

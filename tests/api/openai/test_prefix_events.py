@@ -16,7 +16,7 @@ CHAT = {"messages": [{"role": "user", "content": TEXT}]}
 
 @pytest.fixture
 def client() -> FlaskClient:
-    return create_app(make_models(FakeBackend()), ServerSettings(api_keys=("secret",))).test_client()
+    return create_app(make_models(FakeBackend()), ServerSettings(api_keys=("secret", "other"))).test_client()
 
 
 def test_chats_and_texts_are_listed_once(client: FlaskClient) -> None:
@@ -26,6 +26,14 @@ def test_chats_and_texts_are_listed_once(client: FlaskClient) -> None:
     expected = [list(block_hashes(text.encode())) for text in (f"user\n{TEXT}", TEXT)]
     assert client.get(PATH, headers=KEY).json == {"last": 2, "prompts": expected}
     assert client.get(f"{PATH}?after=2", headers=KEY).json == {"last": 2, "prompts": []}
+
+
+def test_prompts_of_another_key_are_not_listed(client: FlaskClient) -> None:
+    other = {"Authorization": "Bearer other"}
+    assert client.get(PATH, headers=KEY).json == client.get(PATH, headers=other).json
+    client.post("/v1/chat/completions", json=CHAT, headers=other)
+    assert client.get(PATH, headers=KEY).json == {"last": 0, "prompts": []}
+    assert (client.get(PATH, headers=other).json or {})["last"] == 1
 
 
 def test_the_list_needs_a_key(client: FlaskClient) -> None:
