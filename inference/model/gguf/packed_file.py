@@ -5,7 +5,7 @@ Tensors of other formats, and those whose values a processor changes, are dequan
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -133,11 +133,19 @@ def dequantize(tensor: GgufTensor, data: Bytes) -> np.ndarray[Any, Any]:
 def row_order(process: Any, tensor: GgufTensor) -> Tensor | None:
     """The row of a matrix that is each output; None if its values have to be dequantized.
 
-    The processor gets the numbers of the rows in place of their values, and must only move them.
+    The processor gets the numbers of the rows in place of their values, and must only move them. Some expect
+    as many columns as the matrix has.
     """
     rows = np.arange(tensor.shape[1], dtype=np.int64)
-    result = process(weights=rows[:, None], name=tensor.name, parsed_parameters={"tensors": {}})
-    if result.name != tensor.name or np.shape(result.weights) != (len(rows), 1):
+    for columns in (1, tensor.shape[0]):
+        numbers = np.broadcast_to(rows[:, None], (len(rows), columns))
+        with suppress(ValueError):  # of numpy, for a width that a processor does not expect
+            result = process(weights=numbers, name=tensor.name, parsed_parameters={"tensors": {}})
+            break
+    else:
         return None
-    order = np.ascontiguousarray(result.weights[:, 0])
-    return torch.from_numpy(order) if np.array_equal(np.sort(order), rows) else None
+    if result.name != tensor.name or np.shape(result.weights) != numbers.shape:
+        return None
+    order = np.array(result.weights[:, 0])
+    is_moved_whole = np.array_equal(result.weights, np.broadcast_to(order[:, None], numbers.shape))
+    return torch.from_numpy(order) if is_moved_whole and np.array_equal(np.sort(order), rows) else None

@@ -8,9 +8,11 @@ import torch
 
 from inference.model.gguf import kept_bits
 from inference.model.gguf.kept_bits import bytes_saved
+from inference.model.gguf.packed_file import row_order
 from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load.formats import FORMATS
-from inference.model.load.gguf.header import read_header
+from inference.model.load.gguf.header import GgufTensor, read_header
+from inference.model.load.gguf.processors import processors
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
 from inference.model.quantization.packed_tensor import PackedTensor, PackedWeight
@@ -18,6 +20,7 @@ from inference.model.select_runner import select_runner
 from tests import tiny
 from tests.gguf_files import write
 
+Q8_0 = 8  # a ggml type
 IDS = torch.tensor([[5, 6, 7, 8]])
 
 
@@ -82,3 +85,16 @@ def test_float16_is_kept_unless_products_of_bfloat16_are_faster(
                 "model.layers.0.self_attn.q_proj.weight"
             )
             assert torch.equal(weight.matrix.unpack(), expected)  # type: ignore[attr-defined]
+
+
+def test_rows_are_moved_by_a_processor_that_expects_whole_rows() -> None:
+    """BLOOM's: queries, keys and values of a head are adjacent in the model."""
+    process = processors().BloomTensorProcessor(config={"n_head": 2, "hidden_size": 32}).process
+    order = row_order(process, GgufTensor("blk.0.attn_qkv.weight", (32, 96), Q8_0, 0))
+    assert order is not None
+    assert torch.equal(order, torch.arange(96).view(3, 2, 16).transpose(0, 1).flatten())
+
+
+def test_a_matrix_that_a_processor_turns_is_dequantized() -> None:
+    process = processors().GPT2TensorProcessor().process
+    assert row_order(process, GgufTensor("blk.0.ffn_up.weight", (32, 32), Q8_0, 0)) is None

@@ -16,6 +16,7 @@ from transformers import AutoConfig
 
 from inference.model.load.gguf.config_keys import add_missing_keys
 from inference.model.load.gguf.header import (
+    TOKENS,
     UINT32,
     GgufHeader,
     GgufTensor,
@@ -27,6 +28,9 @@ from inference.model.load.gguf.rope import SCALING, apply_rope_scaling
 from inference.model.load.gguf.shards import merge_headers, read_bytes, shard_paths
 
 OUTPUT_TENSOR = GgufTensor("output.weight", (1,), 0, 0)  # the output head; absent if tied to the embeddings
+# Architectures whose config gets its vocab_size from the length of the vocabulary (transformers'
+# gguf_config_mapping.py), which the stub has in place of it.
+COUNTED_VOCABULARY = ("lfm2", "qwen35", "qwen35moe")
 STUB_FILE = "stand-in.gguf"
 
 
@@ -63,8 +67,14 @@ def stub_file_bytes(header: GgufHeader) -> bytes:
     """
     settings = {name: setting for name, setting in header.metadata.items() if SCALING not in name}
     vocab_size_key = f"{header.architecture}.vocab_size"
-    if header.vocab_size and vocab_size_key not in settings:
-        settings[vocab_size_key] = pack_string(vocab_size_key) + struct.pack("<II", UINT32, header.vocab_size)
+    if header.vocab_size:
+        settings.setdefault(vocab_size_key, pack_uint32(vocab_size_key, header.vocab_size))
+    if header.vocab_size and header.architecture in COUNTED_VOCABULARY:
+        settings[TOKENS] = pack_uint32(TOKENS, header.vocab_size)
     tensors = [OUTPUT_TENSOR] if header.tensors is None else header.tensors
     table = b"".join(tensor.pack() for tensor in tensors)
     return header_start(len(tensors), len(settings)) + b"".join(settings.values()) + table
+
+
+def pack_uint32(name: str, value: int) -> bytes:
+    return pack_string(name) + struct.pack("<II", UINT32, value)

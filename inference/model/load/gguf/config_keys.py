@@ -1,6 +1,6 @@
 """Settings of GGUF files that transformers' table of config keys lacks.
 
-Without them a mixture of experts has the default sizes of its config class, whatever its file says.
+Without them a model has the default sizes of its config class, whatever its file says.
 """
 
 from collections.abc import Mapping
@@ -11,6 +11,13 @@ MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
         "expert_feed_forward_length": "moe_intermediate_size",
         "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
     },
+    "qwen3": {"attention.key_length": "head_dim"},
+    "starcoder2": {
+        "attention.head_count_kv": "num_key_value_heads",
+        "rope.freq_base": "rope_theta",
+        "vocab_size": "vocab_size",
+    },
+    "gpt2": {"context_length": "n_positions", "vocab_size": "vocab_size"},
     "qwen3_moe": {"expert_feed_forward_length": "moe_intermediate_size"},
     "gpt_oss": {
         "attention.key_length": "head_dim",
@@ -18,11 +25,15 @@ MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
         "expert_feed_forward_length": "intermediate_size",
     },
 }
+# model type → what its files leave unsaid. llama.cpp's T5 is the gated one, Flan-T5.
+MISSING_DEFAULTS: Mapping[str, Mapping[str, str]] = {"t5": {"feed_forward_proj": "gated-gelu"}}
 
 
 def add_missing_keys() -> None:
-    """Complete the table, which is imported only for a GGUF file: that takes 0.3 s."""
-    from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
+    """Complete the tables, which are imported only for a GGUF file: that takes 0.3 s."""
+    from transformers.integrations.ggml import GGUF_CONFIG_DEFAULTS_MAPPING, GGUF_CONFIG_MAPPING
 
+    for model_type, defaults in MISSING_DEFAULTS.items():
+        GGUF_CONFIG_DEFAULTS_MAPPING.setdefault(model_type, {}).update(defaults)
     for model_type, keys in MISSING_KEYS.items():
         GGUF_CONFIG_MAPPING.setdefault(model_type, {}).update(keys)
