@@ -22,7 +22,7 @@ from api.store.tables import Kind, StoredItem, UnknownId
 from inference.database import Query
 from inference.errors import NotFound, short
 
-MAX_LIMIT, DEFAULT_LIMIT = 100, 20
+MAX_LIMIT, DEFAULT_LIMIT = 1000, 20  # OpenAI: 100; clients of Llama Stack ask for 1,000
 MAX_PAIRS, MAX_KEY_CHARS, MAX_VALUE_CHARS = 16, 64, 512  # of metadata; OpenAI's limits
 METADATA_FILTER = "metadata["  # metadata[key]=value in the query of a list
 NAMES = {"response": "Response", "chat": "Chat completion", "conversation": "Conversation", "item": "Item"}

@@ -4,7 +4,8 @@ Items of unknown types are left out: they come from tools that other servers run
 """
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from itertools import groupby
 
 from api.openai.errors import InvalidBody
 from api.openai.messages import ROLES, call_arguments, parse_content
@@ -13,6 +14,7 @@ from api.openai.responses.protocol import AgentContentPart, InputItem, Responses
 from api.openai.responses.tools import INPUT, convert_field, function_name
 from inference.errors import short
 
+CONTENT_TYPES = ("input_text", "input_image", "input_file")  # parts that transformers' server reads as items
 UNREADABLE_TYPES = ("input_image", "input_file")  # content parts of a tool's output
 
 
@@ -23,7 +25,7 @@ def to_chat_messages(body: ResponsesRequest, field: str = "input") -> list[ChatM
     """
     items = [InputItem(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     messages: list[ChatMessage] = []
-    for i, item in enumerate(items):
+    for i, item in _gather_content_parts(items):
         parse_item = ITEM_PARSERS.get(item.type or "message")
         if parse_item is None:
             continue
@@ -34,6 +36,16 @@ def to_chat_messages(body: ResponsesRequest, field: str = "input") -> list[ChatM
             messages.append(message)
     system_messages = [ChatMessage("system", body.instructions)] if body.instructions else []
     return system_messages + messages
+
+
+def _gather_content_parts(items: Sequence[InputItem]) -> Iterator[tuple[int, InputItem]]:
+    """The items with their places; adjacent content parts become one message of the user."""
+    for is_content, group in groupby(enumerate(items), key=lambda entry: entry[1].type in CONTENT_TYPES):
+        entries = list(group)
+        if is_content:
+            content = [{"type": item.type, "text": item.text} for _, item in entries]
+            entries = [(entries[0][0], InputItem(role="user", content=content))]
+        yield from entries
 
 
 def _message(item: InputItem, field: str) -> ChatMessage:

@@ -58,9 +58,10 @@ class InputItem(Struct):
     """An item of the conversation. Items of other types than these are ignored.
 
     type           message (default), function_call, function_call_output, custom_tool_call,
-                   custom_tool_call_output, additional_tools, agent_message
+                   custom_tool_call_output, additional_tools, agent_message; and content parts
     role           of a message
     content        of a message or agent_message: text, or a list of content parts
+    text           of an input_text
     call_id        id of a call, in the call and in its output
     namespace      namespace of the tool that is called, if it has one
     name           name of the tool that is called
@@ -73,6 +74,7 @@ class InputItem(Struct):
     type: str | None = None
     role: str | None = None
     content: Any = None
+    text: str | None = None
     call_id: str | None = None
     namespace: str | None = None
     name: str | None = None

@@ -55,6 +55,19 @@ def test_items_of_other_servers_are_left_out(prompt_of: Any, item: dict[str, Any
     assert prompt_of(item, USER, item) == (Message("user", "hi"),)
 
 
+def test_content_parts_are_a_message_of_the_user(prompt_of: Any) -> None:
+    first, second = ({"type": "input_text", "text": text} for text in ("one", "two"))
+    assert prompt_of(first) == (Message("user", (TextPart("one"),)),)
+    *_, gathered = prompt_of(USER, {"type": "message", "role": "assistant", "content": "x"}, first, second)
+    assert (gathered.role, gathered.content) == ("user", (TextPart("one"), TextPart("two")))
+
+
+def test_an_image_among_the_items_is_refused(client: FlaskClient) -> None:
+    image = {"type": "input_image", "image_url": "data:image/png;base64,"}
+    response = client.post(RESPONSES, json=body_for(RESPONSES, input=[USER, image]))
+    assert response.status_code == 400 and "image" in response.get_json()["error"]["message"]
+
+
 def test_a_namespaced_call_gets_the_models_name(prompt_of: Any) -> None:
     _, assistant, _ = prompt_of(
         USER,

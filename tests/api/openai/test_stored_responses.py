@@ -136,9 +136,10 @@ def test_input_items_come_in_pages(stored_client: FlaskClient) -> None:
 @pytest.mark.parametrize(
     ("query", "param", "message"),
     [
-        ({"limit": 0}, "limit", "limit must be 1 to 100, got '0'"),
-        ({"limit": "many"}, "limit", "limit must be 1 to 100, got 'many'"),
-        ({"limit": "²"}, "limit", "limit must be 1 to 100, got '²'"),
+        ({"limit": 0}, "limit", "limit must be 1 to 1000, got '0'"),
+        ({"limit": 1001}, "limit", "limit must be 1 to 1000, got '1001'"),
+        ({"limit": "many"}, "limit", "limit must be 1 to 1000, got 'many'"),
+        ({"limit": "²"}, "limit", "limit must be 1 to 1000, got '²'"),
         ({"order": "up"}, "order", "order must be asc or desc, got 'up'"),
         ({"after": "x"}, "after", "after: the list has no 'x'"),
     ],
@@ -158,6 +159,8 @@ def test_responses_are_listed_with_their_input(stored_client: FlaskClient) -> No
     ids = [get_response(stored_client, RESPONSES, input=text)["id"] for text in ("a", "b", "c")]
     listed = stored_client.get("/v1/openai/v1/responses", query_string={"limit": 2}).get_json()
     assert [each["id"] for each in listed["data"]] == [ids[2], ids[1]]
+    everything = stored_client.get("/v1/openai/v1/responses", query_string={"limit": 1000}).get_json()
+    assert [each["id"] for each in everything["data"]] == ids[::-1]
     assert [each["input"][0]["content"][0]["text"] for each in listed["data"]] == ["c", "b"]
     assert (listed["has_more"], listed["last_id"]) == (True, ids[1])
     rest = stored_client.get(RESPONSES, query_string={"after": ids[1], "model": "fake/model"}).get_json()
