@@ -4,6 +4,7 @@ Requests wait for their grammar here and occupy no thread of the HTTP server. Kn
 """
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,7 @@ T = TypeVar("T")
 
 MAX_WAIT_S = 10.0
 UNKNOWN_S = 0.5  # of one grammar, before the first has been compiled
+MIN_S = 0.001
 
 log = logging.getLogger(__name__)
 
@@ -32,7 +34,7 @@ class CompileJob(Generic[T]):
         self.future: Future[T] = Future()
         self._overloaded = overloaded
         self._work = work
-        self._deadline = time.monotonic() + MAX_WAIT_S
+        self.deadline = time.monotonic() + MAX_WAIT_S
         self._is_abandoned = False
 
     def abandon(self) -> None:
@@ -54,7 +56,7 @@ class CompileJob(Generic[T]):
             self.future.set_exception(Internal("the grammar could not be compiled"))
 
     def _run_work(self) -> T:
-        if time.monotonic() > self._deadline:
+        if time.monotonic() > self.deadline:
             raise self._overloaded()
         return self._work(lambda: self._is_abandoned)
 
@@ -62,7 +64,7 @@ class CompileJob(Generic[T]):
 class CompileQueue:
     def __init__(self) -> None:
         self._jobs: SimpleQueue[CompileJob[Any]] = SimpleQueue()
-        self._unfinished: set[Future[Any]] = set()
+        self._deadlines: dict[Future[Any], float] = {}  # of the unfinished jobs, in their order
         self._starts: list[float] = []  # of the job that runs
         self._durations = RecentDurations()
         threading.Thread(target=self._run, name="grammars", daemon=True).start()
@@ -75,8 +77,8 @@ class CompileQueue:
         if self._expected_wait_s() > MAX_WAIT_S:
             raise self._overloaded()
         job = CompileJob(partial(self._measure, work), self._overloaded)
-        self._unfinished.add(job.future)
-        job.future.add_done_callback(self._unfinished.discard)
+        self._deadlines[job.future] = job.deadline
+        job.future.add_done_callback(lambda future: self._deadlines.pop(future, None))
         self._jobs.put(job)
         return job
 
@@ -92,12 +94,18 @@ class CompileQueue:
     def _expected_wait_s(self) -> float:
         """Seconds that a further job would wait."""
         starts = tuple(self._starts)
-        num_waiting = max(0, len(self._unfinished) - len(starts))
+        num_waiting = max(0, len(self._deadlines) - len(starts))
         return self._durations.first_end_s(starts) + num_waiting * self._durations.mean_s(UNKNOWN_S)
 
     def _overloaded(self) -> Overloaded:
-        """The error of a refused job: after the seconds that it names, a further one is accepted."""
-        return overloaded(None, self._expected_wait_s() - MAX_WAIT_S)
+        """The error of a refused job: after the seconds that it names, a further one is accepted.
+
+        By then, the jobs that are too many have been done, or have waited too long and left.
+        """
+        excess_s, deadlines = self._expected_wait_s() - MAX_WAIT_S, list(self._deadlines.values())
+        num_excess = math.ceil(excess_s / max(MIN_S, self._durations.mean_s(UNKNOWN_S)))
+        leave_s = [deadline - time.monotonic() for deadline in deadlines[max(0, num_excess - 1) :]]
+        return overloaded(None, min([excess_s, *leave_s[:1]]))
 
     def _run(self) -> None:
         while True:

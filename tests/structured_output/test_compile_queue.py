@@ -94,3 +94,16 @@ def test_the_first_grammars_are_accepted_although_nothing_is_known_of_them() -> 
     queue = CompileQueue()
     jobs = [queue.submit(lambda _: 1) for _ in range(16)]
     assert [job.future.result(10) for job in jobs] == [1] * 16
+
+
+def test_jobs_that_leave_after_their_wait_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue, may_end, has_begun = CompileQueue(), threading.Event(), threading.Event()
+    queue.submit(lambda _: (has_begun.set(), may_end.wait(10)))
+    has_begun.wait(10)
+    for _ in range(15):
+        queue.submit(lambda _: 1)
+    queue._durations.record(8.0)  # slower than they were expected to be
+    with pytest.raises(Overloaded) as refused:
+        queue.submit(lambda _: 1)
+    assert refused.value.retry_after == 10, "not the 110 s that all of them would take"
+    may_end.set()
