@@ -4,6 +4,7 @@ The packed weights are mapped from a file of the cache, so nothing is packed or 
 files, and processes with the same model share the memory. Knows models and WeightFile.
 """
 
+import contextlib
 import copy
 import logging
 import os
@@ -199,7 +200,8 @@ def open_mapped(
         return loaded
     except (OSError, BadWeightFile) as error:
         log.warning("the weights are packed again: %s: %s", path, error)
-        path.unlink(missing_ok=True)
+        with contextlib.suppress(OSError):  # another user's
+            path.unlink()
     return plain_format.open(auto_class, source, config=config, dtype=dtype, **options)
 
 

@@ -9,11 +9,12 @@ import hashlib
 import json
 import mmap
 import os
+import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 import torch
@@ -32,6 +33,8 @@ SUMMED_AT_ONCE = 1 << 26  # bytes
 WRITTEN_AT_ONCE = 1 << 24  # bytes
 MAX_HEADER_BYTES = 1 << 28
 OWNER_ONLY = 0o600
+OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
+OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe would keep the start waiting
 
 
 class BadWeightFile(Exception):
@@ -85,8 +88,9 @@ def write_weight_file(
     """Write a file that only its owner can read, or leave none. Raises OSError."""
     header, blocks = lay_out(about, tensors, matrices)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary.unlink(missing_ok=True)  # of an earlier process with this id, or a link of another user
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, OWNER_ONLY), "wb") as file:
+        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "wb") as file:
             file.truncate(data_offset(header))
             file.seek(0, os.SEEK_END)
             sums = hashlib.sha256()
@@ -199,7 +203,7 @@ def map_weight_file(path: Path) -> WeightFile:
 
 def map_bytes(path: Path) -> Tensor:
     """The bytes of a file, mapped read-only and shared with other processes. Raises BadWeightFile."""
-    with path.open("rb") as file:
+    with open_own(path) as file:
         if os.fstat(file.fileno()).st_size < PREFIX.size:
             raise BadWeightFile("it is truncated")
         mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -209,6 +213,20 @@ def map_bytes(path: Path) -> Tensor:
     return torch.frombuffer(array, dtype=torch.uint8)
 
 
+def open_own(path: Path) -> BinaryIO:
+    """A file that nobody but this user and root can have written. Raises BadWeightFile, and OSError.
+
+    In a folder that several users share, another one's weights would answer in place of the model's.
+    """
+    descriptor = os.open(path, OPEN_FLAGS)
+    status = os.fstat(descriptor)
+    is_own = status.st_uid in (os.geteuid(), 0) and not status.st_mode & OTHERS_WRITE
+    if not (is_own and stat.S_ISREG(status.st_mode)):
+        os.close(descriptor)
+        raise BadWeightFile("another user of this machine may have written it, or it is no file")
+    return os.fdopen(descriptor, "rb")
+
+
 def read_about(path: Path) -> Mapping[str, Any]:
     """What the writer noted. Raises as read_header."""
     return dict(read_header(path)["about"])
@@ -216,7 +234,7 @@ def read_about(path: Path) -> Mapping[str, Any]:
 
 def read_header(path: Path) -> dict[str, Any]:
     """The entries of a file; does not verify its weights. Raises BadWeightFile, and OSError."""
-    with path.open("rb") as file:
+    with open_own(path) as file:
         prefix = file.read(PREFIX.size)
         return parse_header(prefix, file.read(read_prefix(prefix)[0]))
 

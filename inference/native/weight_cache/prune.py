@@ -1,5 +1,6 @@
 """Which files of the cache go: those that no start would use any more."""
 
+import contextlib
 import logging
 import os
 import time
@@ -27,10 +28,16 @@ def prune(folder: Path, newest: Path, about: Mapping[str, Any]) -> None:
         reason = "" if path == newest else why_remove(path, about)
         if reason:
             log.info("packed weights removed: %s: %s", path.name, reason)
-            path.unlink(missing_ok=True)
+            unlink(path)
     for path in folder.glob(TEMPORARY):
         if age_days(path) > TEMPORARY_DAYS:
-            path.unlink(missing_ok=True)
+            unlink(path)
+
+
+def unlink(path: Path) -> None:
+    """Remove a file, unless another process has, or it is another user's in a shared folder."""
+    with contextlib.suppress(OSError):
+        path.unlink()
 
 
 def why_remove(path: Path, newest: Mapping[str, Any]) -> str:

@@ -1,5 +1,6 @@
 """A file of packed weights is complete or absent, has the bytes of the memory, and is never written to."""
 
+import os
 import stat
 import subprocess
 import sys
@@ -149,6 +150,43 @@ def test_a_write_that_fails_leaves_nothing(path: Path, monkeypatch: pytest.Monke
         write_weight_file(path, ABOUT, tensors(), matrices())
     assert path.read_bytes() == before
     assert list(path.parent.iterdir()) == [path]
+
+
+def of_another_user(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: path.stat().st_uid + 1)
+    if os.getuid() == 0:  # root's files are trusted
+        os.chown(path, 12345, -1)
+
+
+def writable_by_others(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.chmod(0o622)
+
+
+def a_pipe(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.unlink()
+    os.mkfifo(path, 0o600)
+
+
+def a_link(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path.symlink_to(path.rename(path.with_name("other")))
+
+
+@pytest.mark.parametrize("become", [of_another_user, writable_by_others, a_pipe, a_link])
+def test_a_file_that_another_user_may_have_written_is_not_used(
+    path: Path, become: Callable[[Path, pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    become(path, monkeypatch)
+    for read in (map_weight_file, read_about):
+        with pytest.raises((BadWeightFile, OSError)):
+            read(path)
+
+
+def test_a_link_in_place_of_the_unfinished_file_is_not_followed(path: Path) -> None:
+    target = path.with_name("document")
+    target.write_text("kept")
+    path.with_name(f".{path.name}.{os.getpid()}").symlink_to(target)
+    write_weight_file(path, ABOUT, tensors(), matrices())
+    assert target.read_text() == "kept" and read_about(path) == ABOUT
 
 
 def test_matrices_of_another_layout_are_refused(path: Path) -> None:
