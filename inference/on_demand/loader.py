@@ -22,6 +22,7 @@ from inference.on_demand.managed_model import (
     LoadLimits,
     MakeProcess,
     ManagedModel,
+    ManagedProcess,
     NotLoaded,
     describe_failure,
 )
@@ -187,9 +188,9 @@ class ModelLoader:
             due_at = max(incoming.queued_at, model.loaded_at) + self._limits.swap_s
             if self._clock() >= due_at:
                 model.takes_requests = False
-            elif model.is_busy:
+            elif not model.may_leave:
                 due_in_s.append(due_at - self._clock())
-            if model.status == "loaded" and not model.is_busy:
+            if model.status == "loaded" and model.may_leave:
                 await self._stop(model, "memory")
         if incoming.status == "unloading" or any(model.occupies_memory for model in leaving):
             await self._wait_for_change(min(due_in_s, default=None))
@@ -207,7 +208,7 @@ class ModelLoader:
         model.note_loaded(self._clock())
         log.info("event=model_loaded model=%s seconds=%.1f", model.name, model.load_s)
         self._metrics.record_load(model.name, model.load_s)
-        self._spawn(self._watch(model))
+        self._spawn(self._watch(model, process))
 
     async def _stop(self, model: ManagedModel, reason: str) -> None:
         """Unload a model that answers no request. reason: "idle", "memory" or "request"."""
@@ -221,10 +222,8 @@ class ModelLoader:
         self._metrics.record_unload(model.name, reason)
         self._changed.set()
 
-    async def _watch(self, model: ManagedModel) -> None:
+    async def _watch(self, model: ManagedModel, process: ManagedProcess) -> None:
         """Note that the process of a loaded model has ended by itself. A pinned model is loaded again."""
-        process = model.process
-        assert process is not None
         code = await process.wait()
         if model.process is not process:  # it was stopped
             return

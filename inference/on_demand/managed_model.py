@@ -91,6 +91,7 @@ class ManagedModel:
     takes_requests  False: it leaves after its running answers, and new requests wait for the next load
     answer_starts   time.monotonic() of the running answers
     is_requested    it is to be loaded even if no request waits for it
+    is_expected     a client that was told to return has not used it since its load
     info            what its process said of the model at its last load; None: it has not been loaded yet
     unloading       the last task that was to unload it
     loading         set while it is in the queue or being loaded: its result is why that failed, or empty
@@ -106,6 +107,7 @@ class ManagedModel:
     num_waiting: int = 0
     takes_requests: bool = True
     is_requested: bool = False
+    is_expected: bool = False
     problem: str = ""
     failed_at: float = -inf
     queued_at: float = 0.0
@@ -133,6 +135,11 @@ class ManagedModel:
         return self.num_running > 0 or (self.takes_requests and self.num_waiting > 0)
 
     @property
+    def may_leave(self) -> bool:
+        """Whether another model may have its memory at once. One that leaves takes no requests any more."""
+        return not (self.is_busy or (self.is_expected and self.takes_requests))
+
+    @property
     def is_needed(self) -> bool:
         return self.num_waiting > 0 or self.is_requested or self.is_pinned
 
@@ -150,7 +157,7 @@ class ManagedModel:
     @contextmanager
     def answering(self) -> Iterator[None]:
         """It answers a request until the block ends."""
-        start = time.monotonic()
+        start, self.is_expected = time.monotonic(), False
         self.answer_starts.append(start)
         try:
             yield
@@ -190,6 +197,7 @@ class ManagedModel:
 
     def note_loaded(self, now: float) -> None:
         self.status, self.takes_requests, self.problem = "loaded", True, ""
+        self.is_expected = self.is_requested
         self.loaded_at = self.last_used = now
         self.load_s = now - self.started_at
 

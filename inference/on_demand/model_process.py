@@ -38,6 +38,7 @@ OWN_NAME = "hearth: "
 NO_MEMORY = OWN_NAME + memory_shortage.NOT_ENOUGH  # begins the sentence of a start without memory
 REPORT_KEYS = {"findings", "report", "total_bytes"}  # of the checks, of the memory, of a download
 STOP_TIMEOUT_S = 20.0
+READ_TIMEOUT_S = 2.0  # after its end: a child of its own may have its output open
 KILL_TIMEOUT_S = 5.0  # a process that waits for a network disk may outlast SIGKILL
 
 log = logging.getLogger(__name__)
@@ -91,7 +92,8 @@ class ModelProcess:
             start_new_session=True,  # Ctrl-C in the terminal is for the parent, which ends its children
         )
         assert process.stdin and process.stdout
-        threading.Thread(target=self._read, args=(process.stdout,), name=f"model {self._name}").start()
+        self._reader = threading.Thread(target=self._read, args=(process.stdout,), name=f"model {self._name}")
+        self._reader.start()
         with contextlib.suppress(BrokenPipeError), process.stdin as pipe:
             pickle.dump(self._settings, pipe)
         return process
@@ -99,6 +101,7 @@ class ModelProcess:
     async def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> ModelInfo:
         while not is_listening(self._settings.host, self._settings.port):
             if process.poll() is not None:
+                await asyncio.to_thread(self._reader.join, READ_TIMEOUT_S)  # what it said last is the reason
                 raise LoadFailed(f"{self._name}: {self._problem or describe_exit(process.returncode)}")
             await asyncio.sleep(POLL_S)
         try:

@@ -2,6 +2,7 @@
 
 import asyncio
 import errno
+import gc
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -401,6 +402,38 @@ def test_a_model_whose_place_is_taken_waits_for_the_answers_of_the_other() -> No
         await busy
 
     play(scenario, capacity=1, wait_s=0.02)
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_a_model_waits_for_the_client_that_was_told_to_return(returns: bool) -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.can_start.clear()
+        for name in "ab":
+            with pytest.raises(NotLoaded):
+                async with setup.loader.use(setup.models[name], within_s=0.01):
+                    pass
+        setup.can_start.set()
+        await setup.wait_until(lambda: setup.models["a"].status == "loaded")
+        await asyncio.sleep(0.01)
+        if returns:
+            await setup.use_model("a")
+            assert setup.log == ["+a"], "b waits for its answer"
+        await setup.wait_until(lambda: setup.models["b"].status == "loaded")
+        assert setup.log == ["+a", "-a", "+b"], "after MODEL_SWAP_SECONDS at the latest"
+
+    play(scenario, capacity=1, swap_s=5.0 if returns else 0.1)
+
+
+def test_a_model_that_leaves_right_after_its_load_is_not_missed(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        setup.loader.load("a")
+        setup.loader.load("b")
+        await setup.wait_until(lambda: setup.models["b"].status == "loaded")
+        await asyncio.sleep(0.01)
+
+    play(scenario, capacity=1, swap_s=0.0)
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_a_model_that_is_added_is_loaded_like_others() -> None:
