@@ -55,6 +55,7 @@ class Reason:
     probes      by dialect: the request of the client that is refused
     pause_s     between two requests of a client of the load
     min_seconds that a row takes, whatever --seconds is
+    is_shared   the load waits for the same: where it is accepted, a probe would be, too
     """
 
     open: Callable[[], AbstractContextManager[Server]]
@@ -63,6 +64,7 @@ class Reason:
     probes: Mapping[str, MakePost]
     pause_s: float = 0.02
     min_seconds: float = 0.0
+    is_shared: bool = True
 
 
 def post(path: str, **fields: object) -> Post:
@@ -210,7 +212,12 @@ REASONS: Mapping[str, Reason] = {
     ),
     "grammars": Reason(serving, 200, new_grammar, {"OpenAI": new_grammar}),
     "adapters": Reason(
-        serving_adapters, 1, answer_of("a", 200, 800), {"OpenAI": answer_of("b", 1, 1)}, pause_s=0.5
+        serving_adapters,
+        1,
+        answer_of("a", 200, 800),
+        {"OpenAI": answer_of("b", 1, 1)},
+        pause_s=0.5,
+        is_shared=False,
     ),
     "dry runs": Reason(serving_tuning, 3, dry_run, {"OpenAI": dry_run}, pause_s=0.5, min_seconds=60.0),
     "models on demand": Reason(
@@ -220,6 +227,7 @@ REASONS: Mapping[str, Reason] = {
         {"OpenAI": answer_of("b", 1, 1)},
         pause_s=0.5,
         min_seconds=60.0,
+        is_shared=False,
     ),
     "other servers": Reason(
         serving_other_server, NUM_ROWS + 2, answer_of("a", 500, 1500), {"OpenAI": answer_of("a", 1, 1)}

@@ -57,7 +57,7 @@ def load(server: Server, reason: Reason, accepted_at: list[float]) -> Iterator[N
         while not over.is_set():
             start = time.monotonic()
             is_accepted = ask(server, reason.make_load(server, draws)) is None
-            if is_accepted:
+            if is_accepted and reason.is_shared:
                 accepted_at.append(start)
             over.wait(reason.pause_s if is_accepted else draws.uniform(*RETURN_S))
 

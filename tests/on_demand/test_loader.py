@@ -405,7 +405,7 @@ def test_a_model_whose_place_is_taken_waits_for_the_answers_of_the_other() -> No
 
 
 @pytest.mark.parametrize("returns", [True, False])
-def test_a_model_waits_for_the_client_that_was_told_to_return(returns: bool) -> None:
+def test_a_model_waits_for_the_client_that_is_to_return(returns: bool) -> None:
     async def scenario(setup: LoaderSetup) -> None:
         setup.can_start.clear()
         for name in "ab":
