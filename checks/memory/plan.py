@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 from transformers import AutoConfig
 
-from checks.memory import ModelSize, measure_model, stored_dtype
+from checks.memory import ModelSize, measure_model, stored_dtype, try_build_on_meta
 from checks.memory.overhead import DEFAULT_OVERHEAD, Overhead
 from checks.memory.remembered_size import remembered_size
 from hub.model_config import config_error
@@ -23,6 +23,7 @@ from inference.errors import BadRequest, named_error
 from inference.finding import Finding, Refused
 from inference.model import mxfp4_checkpoint
 from inference.model.gguf.kept_bits import bytes_saved, may_keep_bits
+from inference.model.gguf.tensor_shapes import mismatched_tensors
 from inference.model.load.architecture import requires_remote_code, why_unsupported
 from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG, quantization_for_loading
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, default_context, max_length_of, resolve_dtype
@@ -192,7 +193,15 @@ def with_gguf_weights(model_size: ModelSize, repository: Repository, request: Pl
     header = repository.gguf_header if keeps_bits(request) else None
     saved = bytes_saved(header, dtype) if header else 0
     weights = model_size.weights - saved
-    return replace(model_size, weights=weights, stored_dtype=GGUF_DTYPE, load_copy_bytes=weights)
+    model = try_build_on_meta(repository.config)
+    mismatched = mismatched_tensors(repository.gguf_header, model) if repository.gguf_header and model else ()
+    return replace(
+        model_size,
+        weights=weights,
+        stored_dtype=GGUF_DTYPE,
+        load_copy_bytes=weights,
+        mismatched_weights=mismatched,
+    )
 
 
 def keeps_bits(request: PlanRequest) -> bool:

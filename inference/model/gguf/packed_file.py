@@ -63,11 +63,7 @@ def read_tensors(
     files: Sequence[tuple[GgufHeader, Bytes]], skeleton: Any, config: Any, dtype: torch.dtype
 ) -> tuple[dict[str, Tensor], FileBlocks]:
     """The tensors by the names of their parameters, and the blocks of those that stay packed."""
-    module = processors()
-    create_processor = module.TENSOR_PROCESSORS.get(files[0][0].architecture, module.TensorProcessor)
-    processor = create_processor(config=config.to_dict())
-    with cached_name_map():
-        names = module.get_gguf_hf_weights_map(skeleton, processor)
+    processor, names = map_names(files[0][0].architecture, skeleton, config)
     process = partial(processor.process, tensor_key_mapping=names)
     blocks = read_blocks(files, names, process, dtype)
     values: dict[str, Tensor] = {}
@@ -82,6 +78,14 @@ def read_tensors(
         if result.name in names:
             values[names[result.name]] = torch.from_numpy(np.copy(result.weights)).to(dtype)
     return values | {name: value.to(dtype) for name, value in placed.items()}, blocks
+
+
+def map_names(architecture: str, skeleton: Any, config: Any) -> tuple[Any, dict[str, str]]:
+    """transformers' processor for an architecture, and the parameters' names by those of tensors."""
+    module = processors()
+    processor = module.TENSOR_PROCESSORS.get(architecture, module.TensorProcessor)(config=config.to_dict())
+    with cached_name_map():
+        return processor, module.get_gguf_hf_weights_map(skeleton, processor)
 
 
 def read_blocks(

@@ -18,7 +18,14 @@ from hub.weight_files import WeightFormats, select_weight_files
 from hub.weight_headers.gguf import config_from_header, with_gguf_config
 from inference.finding import Finding, Refused
 from inference.model.kept_formats import KEPT_FORMATS
-from inference.model.load.gguf.header import ALIGNMENT, NotGguf, header_start, pack_string, read_header
+from inference.model.load.gguf.header import (
+    ALIGNMENT,
+    UINT32,
+    NotGguf,
+    header_start,
+    pack_string,
+    read_header,
+)
 from inference.model.load.gguf.shards import shard_paths
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
@@ -166,6 +173,19 @@ def test_on_the_hub_it_is_planned_from_its_header_and_fetched_alone(
     folder = fetch(plan.repository, client)
     assert not (folder / "tiny-Q4_0.gguf").exists()
     assert plan.model_size and plan.model_size.weights == served_bytes(folder / repository.gguf_file)
+
+
+def test_a_file_whose_tensors_do_not_fit_its_config_is_refused(
+    tmp_path: Path, look_up: LookUp, client: Hub, planned: Planner, machine: Machine
+) -> None:
+    path = tiny_gguf(tmp_path / "packed")
+    width = pack_string("llama.feed_forward_length") + struct.pack("<I", UINT32)
+    before, _, after = path.read_bytes().partition(width)
+    path.write_bytes(before + width + struct.pack("<I", 96) + after[4:])
+    plan = planned(with_gguf_config(look_up(str(path)), client), dtype="bfloat16")
+    (finding,) = [each for each in preflight.run_checks(plan, machine) if not each.ok]
+    assert finding.name == "weights"
+    assert finding.have.startswith("6 tensors of the wrong shape, such as blk.0.ffn_")
 
 
 def test_a_fetched_gguf_is_found_offline(
