@@ -8,7 +8,7 @@ them names the file. Knows the Reference; the runners compute every step of thei
 import contextlib
 import hashlib
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from inference.model.quantization.replace import packed_weights, rounds_activati
 from inference.model.reference import ROWS, Reference
 from inference.model.weight_cache import mapped_file
 from inference.native.cpu_levels import processor_features
+from inference.native.library import library_id
+from inference.native.weight_cache.file import WeightFile
 from inference.process.cache_folder import cache_folder, keep_newest, replace_file
 
 FOLDER = "reference_logits"
@@ -33,15 +35,20 @@ def remembered_reference(source: Path, model: PreTrainedModel) -> Reference:
     """The Reference of a model as it was loaded from a folder or a GGUF file.
 
     Computed and remembered if this is the first load. A model with weights on a GPU is not remembered, nor is
-    one with packed weights: which of them are used beyond products shows in the forward pass. Weights that an
-    earlier load has packed without a change of their values are compared with the logits from before.
+    one whose weights were packed just now: which of them are used beyond products shows in the forward pass.
+    Weights that an earlier load has packed without a change of their values are compared with the logits from
+    before; other mapped weights with those of the first load that mapped them.
     """
     if any(weight.device.type != "cpu" for weight in model.parameters()):
         return Reference(model)
-    if packed_weights(model):
-        return reference_before_packing(source, model) or Reference(model)
+    file = mapped_file(model)
+    if packed_weights(model) and file is None:
+        return Reference(model)
     with contextlib.suppress(OSError, RuntimeError):
-        path = reference_path(source, model)
+        has_same_values = file and not file.about["quant_error"] and not rounds_activations(model)
+        if has_same_values and (reference := read_reference(reference_path(source, model), model)):
+            return reference
+        path = reference_path(source, model, file)
         reference = read_reference(path, model)
         if reference is None:
             reference = Reference(model)
@@ -50,19 +57,13 @@ def remembered_reference(source: Path, model: PreTrainedModel) -> Reference:
     return Reference(model)
 
 
-def reference_before_packing(source: Path, model: PreTrainedModel) -> Reference | None:
-    """The Reference of a load that packed the weights without a change of their values; None if unknown."""
-    file = mapped_file(model)
-    if file is None or file.about["quant_error"] or rounds_activations(model):
-        return None
-    with contextlib.suppress(OSError, RuntimeError):
-        return read_reference(reference_path(source, model), model)
-    return None
+def reference_path(source: Path, model: PreTrainedModel, file: WeightFile | None = None) -> Path:
+    """Where a model's Reference is remembered. Raises OSError, and RuntimeError without a home folder.
 
-
-def reference_path(source: Path, model: PreTrainedModel) -> Path:
-    """Where a model's Reference is remembered. Raises OSError, and RuntimeError without a home folder."""
-    return cache_folder() / FOLDER / f"{fingerprint(source, model)}.safetensors"
+    file: of mapped weights, whose products give the logits
+    """
+    packing = (library_id(), json.dumps(file.about, sort_keys=True)) if file else ()
+    return cache_folder() / FOLDER / f"{fingerprint(source, model, packing)}.safetensors"
 
 
 def read_reference(path: Path, model: PreTrainedModel) -> Reference | None:
@@ -87,9 +88,12 @@ def write_reference(path: Path, reference: Reference) -> None:
         keep_newest(path.parent, MAX_FILES)
 
 
-def fingerprint(source: Path, model: PreTrainedModel) -> str:
-    """A hash of all that the logits follow from. Raises OSError."""
+def fingerprint(source: Path, model: PreTrainedModel, packing: Sequence[str] = ()) -> str:
+    """A hash of all that the logits follow from. packing: what packed the weights. Raises OSError."""
+    config = model.config.to_dict()
+    config.pop("_name_or_path", None)  # mapped weights have no folder
     inputs: list[Any] = [
+        *packing,
         torch.__version__,
         transformers.__version__,
         sorted(processor_features()),
@@ -97,7 +101,7 @@ def fingerprint(source: Path, model: PreTrainedModel) -> str:
         type(model).__qualname__,
         str(model.dtype),
         str(model.config._attn_implementation),
-        json.dumps(model.config.to_dict(), sort_keys=True, default=str),
+        json.dumps(config, sort_keys=True, default=str),
         *file_states(source),
     ]
     digest = hashlib.sha256("\0".join(map(str, inputs)).encode())

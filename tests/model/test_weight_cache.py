@@ -16,6 +16,8 @@ from torch import Tensor
 from inference.load_recipe import make_recipe
 from inference.model import weight_cache
 from inference.model.quantization import replace
+from inference.model.quantization.replace import packed_weights
+from inference.model.reference import Reference
 from inference.model.select_runner import SelectedRunner
 from inference.model.weight_cache import mapped_file
 from inference.native.packed_matrix import PackedMatrix
@@ -100,6 +102,25 @@ CASES = {
     "mxfp4": (mxfp4_source, "bfloat16", "none", "paged"),
     "conv1d": (conv1d_source, "bfloat16", "int8", "paged"),
 }
+
+
+@pytest.mark.parametrize(("case", "computed"), [("bfloat16", [8, 0, 0]), ("int8", [8, 8, 0])])
+def test_the_reference_logits_of_mapped_weights_are_remembered(
+    case: str, computed: list[int], tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rounded weights have logits of their own, which the first load that maps them computes."""
+    make_source, *options = CASES[case]
+    source, calls, compute = make_source(tmp_path), list[int](), Reference.compute_logits
+
+    def counted(reference: Reference, row: int, count: int) -> Tensor:
+        calls.append(mapped_file(reference.model) is not None or not packed_weights(reference.model))
+        return compute(reference, row, count)
+
+    monkeypatch.setattr(Reference, "compute_logits", counted)
+    for expected in computed:
+        calls.clear()
+        load(source, cache, *options)
+        assert sum(calls) == expected
 
 
 @pytest.mark.parametrize("case", CASES)
