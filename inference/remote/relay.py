@@ -1,8 +1,8 @@
 """Sends one call to a server and relays the events of its response, with limits. On the event loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 
@@ -17,6 +17,7 @@ from inference.remote.upstream_api import AnswerReader, UpstreamCall
 from inference.types import Event
 
 MAX_STREAM_BYTES = 256 << 20  # of one response
+LEAVE_TIMEOUT_S = 2.0  # for a call that is cancelled before it is accepted
 DOCUMENT = "application/json"
 PARSERS: Mapping[str, type[EventStreamParser] | type[FrameParser]] = {
     "text/event-stream": EventStreamParser,
@@ -71,13 +72,30 @@ class Relay:
     async def _send(self) -> AsyncIterator[aiohttp.ClientResponse]:
         """The response with the answer."""
         call = self._call
-        async with self._client.post(call.path, call.body) as response:
-            if call.stream_path is None:
+        if call.stream_path is None:
+            async with self._client.post(call.path, call.body) as response:
                 yield response
-                return
-            path = call.stream_path(await self._client.read_document(response))
+            return
+        posting = asyncio.ensure_future(self._post_call(call.stream_path))
+        try:
+            path = await asyncio.shield(posting)
+        except asyncio.CancelledError:
+            await self._leave(posting)
+            raise
         async with self._client.get(path) as response:
             yield response
+
+    async def _post_call(self, stream_path: Callable[[bytes], str]) -> str:
+        """Post the call; returns the path of its answer's events."""
+        async with self._client.post(self._call.path, self._call.body) as response:
+            return stream_path(await self._client.read_document(response))
+
+    async def _leave(self, posting: asyncio.Task[str]) -> None:
+        """Open the events of the call and close them: the server ends an answer only if its reader leaves."""
+        with suppress(UpstreamFailure, TimeoutError, aiohttp.ClientError, OSError):
+            async with asyncio.timeout(LEAVE_TIMEOUT_S):
+                async with self._client.get(await posting):
+                    pass
 
     async def _read(
         self, response: aiohttp.ClientResponse, reader: AnswerReader, limit: asyncio.Timeout

@@ -13,7 +13,7 @@ from inference.remote.gradio_functions import GradioFunctions, read_functions, r
 from inference.sampling import Sampling
 from inference.types import Finished, GenerationRequest, Message, Token
 from tests.remote.conftest import CHAT, OpenModel
-from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, event
+from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, event, wait_until
 
 FUNCTIONS = GradioFunctions("/gradio_api", num_states=5, has_model_names=True)
 
@@ -217,3 +217,17 @@ def test_a_call_carries_the_key_to_its_server_alone(upstream: FakeUpstream, open
     with pytest.raises(Unavailable, match="redirects"):
         answer_of(open_upstream)
     assert all("/elsewhere" not in each.path for each in upstream.sent)
+
+
+def test_a_call_that_is_cancelled_while_it_is_posted_ends_at_the_upstream(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    """h2oGPT would compute an answer whose events nobody has opened."""
+    accepted = document({"event_id": "ab12"})
+    accepted.steps = [0.1, *accepted.steps]
+    upstream.reply = lambda sent: accepted if sent.method == "POST" else Reply(["wait"])
+    stream = open_upstream("gradio", functions=FUNCTIONS).generate(GenerationRequest(CHAT))
+    wait_until(lambda: len(upstream.sent) == 1)
+    stream.close()
+    wait_until(lambda: len(upstream.sent) == 2 and upstream.sent[1].cancelled_at > 0, 5.0)
+    assert upstream.sent[1].path.endswith("/ab12")
