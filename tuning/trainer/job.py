@@ -21,16 +21,18 @@ from tuning.trainer.job_state import (
     saved_state_folder,
 )
 from tuning.trainer.lora import lora_options
+from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.pass_result import PassResult
 from tuning.trainer.progress import ProgressLog
 from tuning.trainer.rehearsal import Rehearsal, prepare_rehearsal
-from tuning.trainer.remaining_time import RemainingTime
+from tuning.trainer.remaining_time import make_remaining_time
 from tuning.trainer.save_schedule import SaveSchedule
 from tuning.trainer.schedule import Schedule, make_schedule
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.trainer_memory import peak_bytes
 from tuning.trainer.training_data import TrainingBatch, TrainingData, add_reference, prompt_of
+from tuning.trainer.workload import Workload, count_tokens, make_workload
 from tuning.types import NUM_CHECKPOINTS, JobSpec
 
 RUN_ID = "job"
@@ -64,7 +66,8 @@ class TrainingJob:
         self.training_data, self.validation_data = training_data, validation_data
         self.is_stopped = is_stopped
         self.schedule: Schedule = make_schedule(len(training_data), spec.hyperparameters, spec.seed)
-        self.remaining_time = make_remaining_time(self.schedule, training_data, validation_data)
+        self.layout = make_layout(spec.hyperparameters, training_data.group_size)
+        self.remaining_time = make_remaining_time(spec, self.layout, validation_data)
         self.rehearsal: Rehearsal | None = None
         self.state = JobState()
         self._saves = SaveSchedule(spec.hyperparameters.finetuning_type)
@@ -85,6 +88,7 @@ class TrainingJob:
         )
         self._prepare_reference()
         self._prepare_rehearsal()
+        self._workload: Workload = self._make_workload()
         while self.state.step < self.schedule.num_steps and not self._has_stopped_improving():
             if self.is_stopped():
                 self._save_state()
@@ -126,17 +130,28 @@ class TrainingJob:
         if self.rehearsal:
             self.progress.message(REHEARSES.format(count=len(self.rehearsal.data)))
 
+    def _make_workload(self) -> Workload:
+        return make_workload(
+            self.spec,
+            self.schedule,
+            self.training_data,
+            has_evaluations=self.validation_data is not None,
+            further_tokens=self.rehearsal.mean_tokens(self.layout) if self.rehearsal else 0.0,
+        )
+
     def _take_step(self) -> None:
         began, step = time.monotonic(), self.state.step
         rows = self.schedule.rows_of(step)
         batch = self.training_data.batch(rows, lambda data: score(self.trainer, RUN_ID, data))
         result = self.trainer.forward_backward(RUN_ID, batch.data, batch.loss_fn, batch.config)
-        if self.rehearsal:  # its gradients add up with those of the rows
-            self.trainer.forward_backward(RUN_ID, self.rehearsal.of_step(step), "cross_entropy")
+        rehearsed = self.rehearsal.of_step(step) if self.rehearsal else []
+        if rehearsed:  # its gradients add up with those of the rows
+            self.trainer.forward_backward(RUN_ID, rehearsed, "cross_entropy")
         grad_norm = self._update(result, self.schedule.rate_of(step))
         self.state.step += 1
         elapsed_s = time.monotonic() - began
-        self.remaining_time.add_step(sum(map(len, batch.data)), elapsed_s)
+        num_tokens = count_tokens(batch.data, self.training_data.group_size, self.layout)
+        self.remaining_time.add_step(num_tokens + count_tokens(rehearsed, 1, self.layout), elapsed_s)
         if grad_norm is not None:
             self._last_loss = result.loss
             self._report_step(batch, result, grad_norm, elapsed_s)
@@ -176,13 +191,13 @@ class TrainingJob:
             learning_rate=self.schedule.rate_of(step - 1),
             grad_norm=grad_norm,
             tokens_per_second=sum(map(len, batch.data)) / max(elapsed_s, 1e-9),
-            eta_s=self.remaining_time.estimate(num_steps - step, self._num_later_pauses()),
+            eta_s=self.remaining_time.estimate(self._workload.after(step)),
             **{f"train_{name}": value for name, value in measures.items()},
         )
 
     def _finish_step(self) -> None:
         """After a step: what is due at the end of an epoch or of an interval."""
-        began, ends_epoch = time.monotonic(), self.schedule.ends_epoch(self.state.step - 1)
+        ends_epoch = self.schedule.ends_epoch(self.state.step - 1)
         eval_steps = self.spec.hyperparameters.eval_steps
         is_evaluated = self.state.step % eval_steps == 0 if eval_steps else ends_epoch
         measures = self._evaluate() if self.validation_data is not None and is_evaluated else {}
@@ -192,20 +207,17 @@ class TrainingJob:
                 self._write_checkpoint(measures)
             if is_save_due:
                 self._save_state()
-        if is_evaluated:
-            self.remaining_time.add_pause(time.monotonic() - began)
+        if ends_epoch and is_save_due:
+            self.remaining_time.save_s = self._saves.save_s
 
     def _is_save_due(self, ends_epoch: bool) -> bool:
         return self._saves.is_due(ends_epoch) or self.remaining_time.num_steps == TIMED_SAVE_STEP
 
-    def _num_later_pauses(self) -> int:
-        """Those after later steps; one at the end of a cut epoch is not counted."""
-        interval = self.spec.hyperparameters.eval_steps or self.schedule.steps_per_epoch
-        return self.schedule.num_steps // interval - self.state.step // interval
-
     def _evaluate(self) -> dict[str, float]:
         assert self.validation_data is not None
+        began = time.monotonic()
         measures = evaluate(self.trainer, RUN_ID, self.validation_data)
+        self.remaining_time.evaluation_s = time.monotonic() - began
         if not math.isfinite(measures["valid_loss"]):
             self.progress.message("The loss on the validation file is not finite", level="warn")
             measures = {}
@@ -243,7 +255,7 @@ class TrainingJob:
     def _save_state(self) -> None:
         began = time.monotonic()
         save_state(self.folder, self.state, self.trainer, RUN_ID)
-        self.remaining_time.save_s = time.monotonic() - began
+        self.remaining_time.add_state(time.monotonic() - began)
 
     def _finish(self) -> None:
         if self.state.step not in self.state.checkpoints:
@@ -267,12 +279,3 @@ def create_run(trainer: Trainer, run_id: str, spec: JobSpec) -> int:
     if spec.initial_adapter:
         return trainer.create_run_from(run_id, Path(spec.initial_adapter), hyperparameters.optimizer)
     return trainer.create_run(run_id, lora_options(spec), hyperparameters.optimizer)
-
-
-def make_remaining_time(
-    schedule: Schedule, training_data: TrainingData, validation_data: TrainingData | None
-) -> RemainingTime:
-    num_tokens, num_data = sum(map(len, training_data.data)), len(training_data.data)
-    data_per_step = training_data.group_size * schedule.num_rows / schedule.steps_per_epoch
-    valid_tokens = sum(map(len, validation_data.data)) if validation_data else 0
-    return RemainingTime(num_tokens / num_data * data_per_step, valid_tokens)

@@ -75,10 +75,9 @@ def make_layout(hyperparameters: Hyperparameters, group_size: int) -> Layout:
     return Layout(max_rows=hyperparameters.batch_size * group_size, packing=hyperparameters.packing)
 
 
-def divide(data: Sequence[Datum], loss: Loss, layout: Layout) -> list[tuple[int, ...]]:
-    """The indices of the data of each micro-batch."""
-    size = loss.group_size
-    groups = [tuple(range(first, first + size)) for first in range(0, len(data), size)]
+def divide(data: Sequence[Datum], group_size: int, layout: Layout) -> list[tuple[int, ...]]:
+    """The indices of the data of each micro-batch. group_size: data that are computed in one pass."""
+    groups = [tuple(range(first, first + group_size)) for first in range(0, len(data), group_size)]
     groups.sort(key=lambda group: -max(len(data[index]) for index in group))  # the largest pass first
     batches: list[tuple[int, ...]] = []
     for group in groups:

@@ -6,6 +6,7 @@ words do (learning without forgetting: Li and Hoiem 2016, arXiv:1606.09282). Kno
 rows of a file.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,6 +19,8 @@ from safetensors.torch import load_file
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.datum import Datum
 from tuning.trainer.durable_files import write_tensors
+from tuning.trainer.micro_batches import Layout
+from tuning.trainer.workload import count_tokens
 from tuning.trainer.written_text import WrittenText, common_ending, write_answers, write_prompts
 from tuning.types import Hyperparameters, JobSpec
 
@@ -45,6 +48,11 @@ class Rehearsal:
         return [
             replace(datum, inputs={"weights": np.asarray(datum.inputs["weights"]) / total}) for datum in data
         ]
+
+    def mean_tokens(self, layout: Layout) -> float:
+        """Tokens that a step computes for it, padding included, on average over all texts."""
+        num_steps = math.ceil(len(self.data) / self.per_step)
+        return sum(count_tokens(self.of_step(step), 1, layout) for step in range(num_steps)) / num_steps
 
 
 def prepare_rehearsal(

@@ -18,10 +18,11 @@ class SaveSchedule:
     def __init__(self, finetuning_type: FinetuningType, clock: Callable[[], float] = time.monotonic) -> None:
         self._pause_factor = PAUSE_FACTORS[finetuning_type]
         self._clock = clock
-        self._saved_at, self._save_s = clock(), 0.0
+        self._saved_at = clock()
+        self.save_s = 0.0  # of the last save
 
     def is_due(self, ends_epoch: bool) -> bool:
-        shortest_s = self._pause_factor * self._save_s
+        shortest_s = self._pause_factor * self.save_s
         return self._clock() - self._saved_at >= max(shortest_s, 0.0 if ends_epoch else INTERVAL_S)
 
     @contextmanager
@@ -31,4 +32,9 @@ class SaveSchedule:
         yield
         if is_state_saved:
             self._saved_at = self._clock()
-            self._save_s = self._saved_at - began
+            self.save_s = self._saved_at - began
+
+
+def max_save_share(finetuning_type: FinetuningType) -> float:
+    """The most of the training time that saving takes."""
+    return 1 / (PAUSE_FACTORS[finetuning_type] or 1.0)

@@ -25,13 +25,15 @@ from tuning.trainer.base_model import (
     training_dtype,
 )
 from tuning.trainer.datum import Datum
-from tuning.trainer.job import create_run, make_remaining_time
+from tuning.trainer.job import create_run
 from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.rehearsal import count_per_step
+from tuning.trainer.remaining_time import make_remaining_time
 from tuning.trainer.schedule import Schedule, make_schedule
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.training_data import TrainingData
+from tuning.trainer.workload import count_tokens, make_workload
 from tuning.types import JobSpec
 
 RUN_ID = "timed"
@@ -60,14 +62,16 @@ def estimate_seconds(
             for num_layers in (1, 2)
         )
     step_s = one_layer_s + max(0.0, two_layers_s - one_layer_s) * (count_layers(raw_config) - 1)
-    remaining_time = make_remaining_time(schedule, training_data, validation_data)
+    layout = make_layout(spec.hyperparameters, training_data.group_size)
+    remaining_time = make_remaining_time(spec, layout, validation_data)
     # A text that the model rehearses is taken to be as long as a row.
     rehearsed = count_per_step(spec.hyperparameters) / schedule.rows_per_step
     # Processes on GPUs take as long for their shares as one does; those on the CPU share its cores.
     num_devices = spec.num_processes if resolve_device(spec.device) == "cuda" else 1
-    remaining_time.add_step(num_devices * sum(map(len, sample)), (1 + rehearsed) * step_s)
-    interval = spec.hyperparameters.eval_steps or schedule.steps_per_epoch
-    return remaining_time.estimate(schedule.num_steps, schedule.num_steps // interval)
+    num_tokens = count_tokens(sample, training_data.group_size, layout)
+    remaining_time.add_step(num_devices * num_tokens, (1 + rehearsed) * step_s)
+    workload = make_workload(spec, schedule, training_data, has_evaluations=validation_data is not None)
+    return remaining_time.estimate(workload.after(0))
 
 
 def sample_data(training_data: TrainingData, schedule: Schedule) -> list[Datum]:

@@ -199,7 +199,7 @@ class Trainer:
             self._compute_batch(
                 lay_out(data, indices, loss, self.layout.packing, self.base.device), loss, config
             )
-            for indices in divide(data, loss, self.layout)
+            for indices in divide(data, loss.group_size, self.layout)
         ]
         return collect(passes, data, loss)
 

@@ -1,45 +1,52 @@
-"""The time left of a job: from the tokens of its dataset, and the speed after the first step."""
+"""The time left of a job: from the work that is left, and the speed after the first step."""
 
 import pytest
 
-from tuning.trainer.remaining_time import EVALUATION_SHARE, RemainingTime
+from tuning.trainer.remaining_time import EVALUATION_SHARE, SAVES_AT_EPOCH_END, RemainingTime
+from tuning.trainer.workload import Work
+
+
+def tokens(count: float) -> Work:
+    return Work(count, num_evaluations=0, num_saves=0)
 
 
 def test_the_first_step_counts_only_until_there_is_another() -> None:
-    remaining_time = RemainingTime(mean_step_tokens=100)
+    remaining_time = RemainingTime()
     remaining_time.add_step(100, seconds=9.0)
-    assert remaining_time.estimate(10, 0) == pytest.approx(90)
+    assert remaining_time.estimate(tokens(1000)) == pytest.approx(90)
     remaining_time.add_step(100, seconds=1.0)
-    assert remaining_time.estimate(10, 0) == pytest.approx(10)
+    assert remaining_time.estimate(tokens(1000)) == pytest.approx(10)
 
 
-def test_short_rows_in_the_first_steps_do_not_promise_a_short_job() -> None:
-    remaining_time = RemainingTime(mean_step_tokens=400)
-    for _ in range(3):
-        remaining_time.add_step(100, seconds=1.0)
-    assert remaining_time.estimate(10, 0) == pytest.approx(40)
-
-
-def test_pauses_are_part_of_the_rest_by_their_own_time_once_there_was_one() -> None:
-    remaining_time = RemainingTime(mean_step_tokens=100, valid_tokens=1000)
-    for _ in range(2):
-        remaining_time.add_step(100, seconds=1.0)
-    assert remaining_time.estimate(0, 3) == pytest.approx(3 * EVALUATION_SHARE * 10)
-    remaining_time.add_pause(seconds=2.0)
-    assert remaining_time.estimate(5, 3) == pytest.approx(5 + 3 * 2)
-
-
-def test_saving_is_part_of_a_pause_before_the_first_one() -> None:
-    remaining_time = RemainingTime(mean_step_tokens=100)
+def test_evaluations_take_their_own_time_once_there_was_one() -> None:
+    remaining_time = RemainingTime(valid_tokens=1000)
     remaining_time.add_step(100, seconds=1.0)
-    remaining_time.save_s = 3.0
-    assert remaining_time.estimate(0, 2) == pytest.approx(2 * 4.0)
-    remaining_time.add_pause(seconds=2.0)
-    assert remaining_time.estimate(0, 2) == pytest.approx(2 * 2.0)
+    work = Work(500, num_evaluations=3, num_saves=0)
+    assert remaining_time.estimate(work) == pytest.approx(5 + 3 * EVALUATION_SHARE * 10)
+    remaining_time.evaluation_s = 2.0
+    assert remaining_time.estimate(work) == pytest.approx(5 + 3 * 2)
+
+
+def test_a_save_at_the_end_of_an_epoch_takes_longer_than_that_of_a_state() -> None:
+    remaining_time = RemainingTime()
+    remaining_time.add_step(100, seconds=1.0)
+    remaining_time.add_state(3.0)
+    work = Work(5000, num_evaluations=0, num_saves=2)
+    assert remaining_time.estimate(work) == pytest.approx(50 + 2 * 3 * SAVES_AT_EPOCH_END)
+    remaining_time.save_s = 5.0
+    assert remaining_time.estimate(work) == pytest.approx(50 + 2 * 5)
+
+
+def test_saves_that_wait_for_one_another_take_their_share_and_the_last_one_all() -> None:
+    remaining_time = RemainingTime(max_save_share=0.05)
+    remaining_time.add_step(100, seconds=1.0)
+    remaining_time.save_s = 4.0
+    assert remaining_time.estimate(Work(20000, 0, num_saves=50)) == pytest.approx(200 + 0.05 * 200)
+    assert remaining_time.estimate(Work(1000, 0, num_saves=50)) == pytest.approx(10 + 4)
 
 
 def test_nothing_is_left_after_the_last_step() -> None:
-    remaining_time = RemainingTime(mean_step_tokens=100)
-    assert remaining_time.estimate(5, 0) == 0
+    remaining_time = RemainingTime()
+    assert remaining_time.estimate(tokens(500)) == 0
     remaining_time.add_step(100, seconds=1.0)
-    assert remaining_time.estimate(0, 0) == 0
+    assert remaining_time.estimate(tokens(0)) == 0
