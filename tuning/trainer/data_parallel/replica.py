@@ -100,6 +100,12 @@ def compute_share(
         return trainer.compute(run_id, data, loss_fn, config)
 
 
+def discard_run(trainer: Trainer, run_id: str) -> None:
+    """Delete a run that this process may have been unable to create."""
+    if run_id in trainer.runs:
+        trainer.delete_run(run_id)
+
+
 def give_gradients(trainer: Trainer, run_id: str) -> None:
     """Add this process's gradients to those of rank 0, which keeps them."""
     sum_gradients(trainer.parameters(run_id))
@@ -116,6 +122,7 @@ VERBS: Mapping[str, Callable[..., Any]] = {
     "add_adapter": Trainer.add_adapter,
     "create_full_run": Trainer.create_full_run,
     "delete_run": Trainer.delete_run,
+    "discard_run": discard_run,
     "compute_share": compute_share,
 }
 COLLECTIVES: Mapping[str, Callable[..., None]] = {

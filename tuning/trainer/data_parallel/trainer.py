@@ -15,7 +15,7 @@ from peft import LoraConfig
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.data_parallel.collectives import copy_weights, sum_gradients
 from tuning.trainer.data_parallel.messages import ReplicaSetup, raise_failures
-from tuning.trainer.data_parallel.replicas import Replica, ReplicaGroup
+from tuning.trainer.data_parallel.replicas import Replica, ReplicaDied, ReplicaGroup
 from tuning.trainer.datum import Datum
 from tuning.trainer.losses import find_loss
 from tuning.trainer.micro_batches import Layout
@@ -34,13 +34,13 @@ class DataParallelTrainer(Trainer):
 
     def add_adapter(self, run_id: str, config: LoraConfig, optimizer: str, seed: int) -> int:
         num_trained = super().add_adapter(run_id, config, optimizer, seed)
-        self._replicas.call("add_adapter", run_id, config, optimizer, seed)
+        self._create_on_others("add_adapter", run_id, config, optimizer, seed)
         self._share_weights(run_id)
         return num_trained
 
     def create_full_run(self, run_id: str, optimizer: str = "adamw") -> int:
         num_trained = super().create_full_run(run_id, optimizer)
-        self._replicas.call("create_full_run", run_id, optimizer)
+        self._create_on_others("create_full_run", run_id, optimizer)
         return num_trained
 
     def compute(
@@ -78,6 +78,17 @@ class DataParallelTrainer(Trainer):
     def close(self) -> None:
         """End the other processes."""
         self._replicas.close()
+
+    def _create_on_others(self, verb: str, run_id: str, *arguments: Any) -> None:
+        """Create on the others a run that this process has. If one of them fails, no process has it."""
+        try:
+            self._replicas.call(verb, run_id, *arguments)
+        except ReplicaDied:
+            raise
+        except Exception:
+            super().delete_run(run_id)
+            self._replicas.call("discard_run", run_id)
+            raise
 
     def _compute_own(
         self,

@@ -104,6 +104,21 @@ def test_two_processes_take_the_steps_of_one(trainers: Trainers, tmp_path: Path,
     delete_runs(trainers)
 
 
+def test_a_run_that_one_process_cannot_create_exists_in_none(trainers: Trainers) -> None:
+    parallel, options = trainers.parallel, LoraOptions(rank=4)
+    config = parallel.adapters.new_config(options)
+    parallel._replicas.call("add_adapter", "a", config, "adamw", 0)  # in the other process alone
+    with pytest.raises(Internal, match="run_id is taken"):
+        parallel.create_run("a", options)
+    assert not parallel.runs and not any("lora" in name for name in peft_names(parallel))
+    assert parallel.create_run("a", options) > 0
+    delete_runs(trainers)
+
+
+def peft_names(trainer: Trainer) -> list[str]:
+    return [name for name, weight in trainer.base.causal.named_parameters() if weight.requires_grad]
+
+
 def run_job(folder: Path, trainer: Trainer, spec: JobSpec, num_steps: int = 99) -> list[Line]:
     """Run or resume the job in `folder`, pausing it after so many steps; returns all lines of its log."""
     folder.mkdir(exist_ok=True)
