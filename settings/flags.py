@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from settings.adapter_list import to_scaled_adapters
 from settings.aliases import ALIASES, SERVE_SPELLINGS, SPELLINGS, UNSUPPORTED
 from settings.aliases.convert import QUANTIZED_PRECISIONS
 from settings.schema import BOOLEANS, TYPES, BadSetting, describe, is_list, is_switch, parse_bool
@@ -89,7 +90,7 @@ def parse(arguments: list[str]) -> Command:
         parsed.add(flag, spelled, values)
     actions = {flag for flag in ACTIONS if parse_action(flag, parsed.values.pop(flag, "false"))}
     settings = {name: join(value) for name, value in parsed.values.items()}
-    for rewrite in (without_own_tokenizer, with_gguf_file, with_quantized_precision, with_one_cache_type):
+    for rewrite in REWRITES:
         settings = rewrite(settings)
     return Command(Source(PLACE, settings, parsed.spellings), frozenset(actions))
 
@@ -205,6 +206,24 @@ def without_own_tokenizer(settings: dict[str, str]) -> dict[str, str]:
     """The settings without a --tokenizer that is the model itself, whose tokenizer is used anyway."""
     models = [settings.get(name) for name in (MODEL, "MODEL_ID", "MODEL_NAME")]
     return {name: value for name, value in settings.items() if name != "TOKENIZER" or value not in models}
+
+
+def with_scaled_adapters(settings: dict[str, str]) -> dict[str, str]:
+    """The settings with the adapters of llama.cpp's --lora, then those of its --lora-scaled, in one list."""
+    if not {"LORA", "LORA_SCALED"} <= settings.keys():
+        return settings
+    rest = {name: value for name, value in settings.items() if name not in ("LORA", "LORA_SCALED")}
+    try:
+        scaled = to_scaled_adapters(settings["LORA_SCALED"])
+    except ValueError:  # reading the settings refuses it
+        return rest | {"LORA_SCALED": settings["LORA_SCALED"]}
+    return rest | {"LORA": ",".join((settings["LORA"], *scaled))}
+
+
+REWRITES = (
+    *(without_own_tokenizer, with_gguf_file, with_quantized_precision),
+    *(with_one_cache_type, with_scaled_adapters),
+)
 
 
 def takes_several(name: str) -> bool:
