@@ -32,7 +32,7 @@ from tuning.trainer.schedule import Schedule, make_schedule
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.trainer_memory import peak_bytes
 from tuning.trainer.training_data import TrainingBatch, TrainingData, add_reference, prompt_of
-from tuning.trainer.workload import Workload, count_tokens, make_workload
+from tuning.trainer.workload import JobWorkload, count_tokens, make_workload
 from tuning.types import NUM_CHECKPOINTS, JobSpec
 
 RUN_ID = "job"
@@ -88,7 +88,7 @@ class TrainingJob:
         )
         self._prepare_reference()
         self._prepare_rehearsal()
-        self._workload: Workload = self._make_workload()
+        self._workload: JobWorkload = self._make_workload()
         while self.state.step < self.schedule.num_steps and not self._has_stopped_improving():
             if self.is_stopped():
                 self._save_state()
@@ -130,7 +130,7 @@ class TrainingJob:
         if self.rehearsal:
             self.progress.message(REHEARSES.format(count=len(self.rehearsal.data)))
 
-    def _make_workload(self) -> Workload:
+    def _make_workload(self) -> JobWorkload:
         return make_workload(
             self.spec,
             self.schedule,

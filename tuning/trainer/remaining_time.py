@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from tuning.trainer.micro_batches import Layout
 from tuning.trainer.save_schedule import max_save_share
 from tuning.trainer.training_data import TrainingData
-from tuning.trainer.workload import Work, count_tokens
+from tuning.trainer.workload import RemainingWork, count_tokens
 from tuning.types import JobSpec
 
 EVALUATION_SHARE = 0.33  # of a step's time for each token: an evaluation has no backward pass
@@ -44,7 +44,7 @@ class RemainingTime:
         """Count the saving of a state without a checkpoint."""
         self.save_s = SAVES_AT_EPOCH_END * seconds
 
-    def estimate(self, work: Work) -> float:
+    def estimate(self, work: RemainingWork) -> float:
         """Seconds of so much more work; 0 before the first step."""
         token_s = self.seconds / max(1.0, self.num_tokens)
         evaluation_s = self.evaluation_s

@@ -18,7 +18,7 @@ MAX_COUNTED_ROWS = 200_000  # about a second
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class RemainingWork:
     """tokens: of training passes, padding included."""
 
     tokens: float
@@ -26,7 +26,7 @@ class Work:
     num_saves: int
 
 
-class Workload:
+class JobWorkload:
     """The work of a whole job. Steps behind MAX_COUNTED_ROWS rows are taken to be like those before.
 
     has_evaluations  whether there is a validation file
@@ -52,7 +52,7 @@ class Workload:
         tokens = (count_tokens(data, training_data.group_size, layout) + further_tokens for data in steps)
         self._tokens_before = [0.0, *accumulate(tokens)]  # each counted step, and the end of the last one
 
-    def after(self, step: int) -> Work:
+    def after(self, step: int) -> RemainingWork:
         """What is left after so many steps."""
         num_steps = self._num_steps
         num_epochs = math.ceil(num_steps / self._steps_per_epoch) - step // self._steps_per_epoch
@@ -60,7 +60,7 @@ class Workload:
         interval = self._eval_steps
         num_evaluations = num_steps // interval - step // interval if interval else num_ends
         num_tokens = self._tokens_of(num_steps) - self._tokens_of(step)
-        return Work(num_tokens, num_evaluations if self._has_evaluations else 0, num_ends)
+        return RemainingWork(num_tokens, num_evaluations if self._has_evaluations else 0, num_ends)
 
     def _tokens_of(self, num_steps: int) -> float:
         num_counted = len(self._tokens_before) - 1
@@ -76,9 +76,9 @@ def make_workload(
     *,
     has_evaluations: bool,
     further_tokens: float = 0.0,
-) -> Workload:
-    """The work of the job's schedule. further_tokens: as in Workload."""
-    return Workload(
+) -> JobWorkload:
+    """The work of the job's schedule. further_tokens: as in JobWorkload."""
+    return JobWorkload(
         schedule,
         training_data,
         make_layout(spec.hyperparameters, training_data.group_size),

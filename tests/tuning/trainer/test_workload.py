@@ -8,13 +8,13 @@ from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
 from tuning.trainer.schedule import make_schedule
 from tuning.trainer.training_data import training_data
-from tuning.trainer.workload import Work, Workload, make_workload
+from tuning.trainer.workload import JobWorkload, RemainingWork, make_workload
 
 LENGTHS = (2, 2, 4, 10, 20, 20)  # of what the model reads of each row
 
 
-def workload(*, has_evaluations: bool = False, further_tokens: float = 0.0, **values: Any) -> Workload:
-    """Of three epochs with two rows a step, in the order of the file."""
+def workload(*, has_evaluations: bool = False, further_tokens: float = 0.0, **values: Any) -> JobWorkload:
+    """Three epochs with two rows a step, in the order of the file."""
     spec = job_spec(**{"shuffle": False, "batch_size": 2, "n_epochs": 3} | values)
     examples = [Example(tuple(range(size + 1)), (1.0,) * (size + 1), 1) for size in LENGTHS]
     data = training_data(Dataset(row_form="chat", examples=examples), "supervised", spec.hyperparameters)
@@ -35,8 +35,8 @@ def test_what_is_not_padded_has_the_tokens_of_its_rows(values: dict[str, Any], t
 
 def test_a_job_that_ends_within_an_epoch_saves_and_evaluates_there() -> None:
     job = workload(max_steps=4, has_evaluations=True)
-    assert job.after(1) == Work(188 - 64 - 60, num_evaluations=2, num_saves=2)
-    assert job.after(4) == Work(0, num_evaluations=0, num_saves=0)
+    assert job.after(1) == RemainingWork(188 - 64 - 60, num_evaluations=2, num_saves=2)
+    assert job.after(4) == RemainingWork(0, num_evaluations=0, num_saves=0)
 
 
 def test_evaluations_have_an_interval_of_their_own() -> None:
