@@ -2,6 +2,7 @@
 
     python -m scripts.trainer_agreement                     each dtype and quantization, with models/demo
     python -m scripts.trainer_agreement --model FOLDER --only bfloat16,int8
+    python -m scripts.trainer_agreement --mapped            the trainer maps the server's packed weights
 
 For each, trains a LoRA adapter for a few steps, attention, MLPs and output layer, serves it, samples from it,
 and scores the samples with the trainer. Prints |sampler - trainer| of sampled tokens (decode) and of the same
@@ -10,6 +11,7 @@ tokens as a prompt (prefill), in nats: the largest and the mean; then the mean w
 
 import argparse
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +21,10 @@ from torch import Tensor
 
 from inference.backend import Backend
 from inference.factory import open_backend, open_engine
+from inference.load_recipe import find_weight_file
 from inference.metrics import Metrics
+from inference.model import weight_cache
+from inference.native.weight_cache.source_files import OFF
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, Started, Token
 from settings.groups import EngineSettings, ModelSettings
@@ -61,12 +66,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--model", type=Path, default=Path("models/demo"))
     parser.add_argument("--only", default="", help="names of cases, with commas between; default: all")
+    parser.add_argument("--mapped", action="store_true", help="as of a server's second start on")
     args = parser.parse_args()
     names = set(filter(None, args.only.split(",")))
     print(f"{'':14} {'decode: max':>12} {'mean':>9} {'prefill: max':>13} {'mean':>9} {'base: mean':>11}")
     for case in CASES:
         if not names or case.name in names:
-            decoded, prefilled, base = measure(args.model, case)
+            with tempfile.TemporaryDirectory() as folder:
+                weight_file = keep_weights(args.model, case, Path(folder)) if args.mapped else ""
+                decoded, prefilled, base = measure(args.model, case, weight_file)
             print(
                 f"{case.name:14} {decoded.max():12.1e} {decoded.mean():9.1e} "
                 f"{prefilled.max():13.1e} {prefilled.mean():9.1e} {base.mean():11.1e}",
@@ -74,9 +82,22 @@ def main() -> None:
             )
 
 
-def measure(model: Path, case: Case) -> tuple[Tensor, Tensor, Tensor]:
+def keep_weights(model: Path, case: Case, folder: Path) -> str:
+    """The file of packed weights that a first start of the server keeps, however small the model is."""
+    weight_cache.MIN_BYTES = 0
+    settings = model_settings(case, str(folder))
+    weight_file = find_weight_file(model, settings)
+    assert weight_file is not None
+    backend = open_backend(open_engine(model, settings, ENGINE), model_id="served", metrics=Metrics())
+    while not weight_file.exists():
+        time.sleep(0.1)
+    backend.close()
+    return str(weight_file)
+
+
+def measure(model: Path, case: Case, weight_file: str) -> tuple[Tensor, Tensor, Tensor]:
     """|sampler - trainer| of decoded tokens, of the same as prompts, and of prompts without the adapter."""
-    base = load_base(model, dtype=case.dtype, device="cpu", quantize=case.quantize)
+    base = load_base(model, dtype=case.dtype, device="cpu", quantize=case.quantize, weight_file=weight_file)
     text = TEXT_FILE.read_text()[: NUM_PROMPTS * PROMPT_TOKENS * 8]
     ids = base.tokenizer.encode(text, add_special_tokens=False)
     prompts = [
@@ -98,8 +119,14 @@ def to_datum(token_ids: Sequence[int]) -> Datum:
     return Datum(token_ids[:-1], token_ids[1:], {"weights": weights})
 
 
+def model_settings(case: Case, weight_cache_dir: str) -> ModelSettings:
+    return ModelSettings(
+        device="cpu", dtype=case.dtype, quantize=case.quantize, weight_cache_dir=weight_cache_dir
+    )
+
+
 def open_served(model: Path, case: Case, adapter: Path) -> Backend:
-    settings = ModelSettings(device="cpu", dtype=case.dtype, quantize=case.quantize)
+    settings = model_settings(case, OFF)
     engine_settings = EngineSettings(
         **{name: getattr(ENGINE, name) for name in ENGINE.__slots__} | {"deterministic": case.deterministic}
     )
