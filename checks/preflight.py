@@ -197,9 +197,9 @@ def plan_repository(settings: Settings, repository: Repository, machine: Machine
         else None,
         chat_template=settings.chat_template,
         max_batch_tokens=settings.max_batch_tokens,
-        overhead=measure_overhead(),
     )
-    return make_plan(resumable, request)
+    plan = make_plan(resumable, request)
+    return replan(plan, overhead=measure_overhead())  # with what a first measurement of the model imports
 
 
 def devices_of(settings: Settings, repository: Repository, machine: Machine) -> tuple[str, tuple[str, ...]]:
