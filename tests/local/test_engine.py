@@ -228,7 +228,7 @@ def test_an_answer_goes_on_behind_the_tokens_that_another_server_generated(
         ({"n": 2}, "set n to 1"),
         ({"max_tokens": 1}, "at most max_tokens"),
         ({"sampling": Sampling(penalty_alpha=0.5, top_k=4)}, "penalty_alpha"),
-        ({"output_token_ids": (1, 5_000)}, "token ids from 0"),
+        ({"output_token_ids": (1, 5_000)}, "out of vocabulary"),
     ],
 )
 def test_the_first_tokens_of_an_answer_are_checked(
