@@ -17,6 +17,7 @@ import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, cached_property, partial, wraps
+from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
@@ -78,7 +79,7 @@ class DeferringFinder(MetaPathFinder):
             COMPILER: CompilerLoader,
             MASK_TOOLS: partial(TorchLoader, callables=["TransformGetItemToIndex"]),
             "torch.export": TorchLoader,
-            META_KERNELS: DeferredLoader,
+            META_KERNELS: MetaKernelsLoader,
             WEIGHT_RENAMING: partial(ReplacingLoader, replace=replace_patterns),
             **dict.fromkeys(OPERATOR_TOOLS, partial(ReplacingLoader, replace=replace_inspect)),
         }
@@ -173,6 +174,15 @@ def once_for_each_folder(read_folder: Callable[[Any], Any]) -> Callable[[Any], A
         return read_remembered(read_folder, path) if path.name == MODELS_FOLDER else read_folder(folder)
 
     return lambda path: read_once(os.path.dirname(path) if os.path.isfile(path) else os.fspath(path))
+
+
+class MetaKernelsLoader(DeferredLoader):
+    """Defers torch's shape functions, which from torch 2.13 on import what makes torch.Generator usable."""
+
+    def exec_module(self, module: ModuleType) -> None:
+        super().exec_module(module)
+        if set_metaclass := getattr(sys.modules["torch._C"], "_set_generator_metaclass", None):
+            set_metaclass(import_module("torch._opaque_base").OpaqueBaseMeta)
 
 
 class TorchLoader(DeferredLoader):

@@ -128,7 +128,7 @@ WRONG: dict[str, tuple[bytes, int]] = {
     "a control character": (head(SIZED, LAST, path=COMPLETE + "\x01") + BODY, 400),
     "two slashes": (head(SIZED, LAST, path="/" + COMPLETE) + BODY, 200),
     "a way up": (head(SIZED, LAST, path="/x/.." + COMPLETE) + BODY, 404),
-    "another's address": (head(SIZED, LAST, path="http://127.0.0.1:1" + COMPLETE) + BODY, 200),
+    "another's address": (head(SIZED, LAST, path="http://127.0.0.1:1" + COMPLETE) + BODY, 400),
     "a long query": (head(SIZED, LAST, path=COMPLETE + "?" + "a=&" * 15_000) + BODY, 200),
 }
 

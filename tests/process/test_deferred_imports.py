@@ -53,11 +53,11 @@ defer_unused_imports(is_sharded=False)
 import startup.one_model
 
 assert not {"api", "flask", "tuning", "uvicorn"} & set(sys.modules), "imported while the model is loaded"
-assert len(sys.modules) <= 2270, len(sys.modules)
+assert len(sys.modules) <= 2290, len(sys.modules)
 import startup.serve_one
 
 packages = Counter(name.partition(".")[0] for name in sys.modules)
-assert packages.total() <= 2610, packages.most_common(40)
+assert packages.total() <= 2650, packages.most_common(40)
 assert not {"aiohttp", "peft", "sympy"} & set(packages), set(packages)
 assert not {"torch._decomp", "torch._prims", "torch._refs", "torch._export"} & set(sys.modules)
 code = main.main(["--selftest", "--model", "models/demo", "--device", "cpu"])
@@ -96,10 +96,12 @@ from transformers import LlamaConfig, LlamaForCausalLM
 
 with torch.device("meta"):
     model = LlamaForCausalLM(LlamaConfig(hidden_size=64, intermediate_size=8, vocab_size=9))
+drawn = torch.rand(3, generator=torch.Generator().manual_seed(7))
 assert is_deferred("torch._meta_registrations") and "sympy" not in sys.modules
 values = torch.empty(2, device="meta")
 assert with_meta_kernels(lambda: torch.where(values > 0, values, 1)).is_meta
 assert not is_deferred("torch._meta_registrations")
+assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(7)))
 """
 
 PATTERNS = """
