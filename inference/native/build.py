@@ -4,6 +4,7 @@ The name of the cache folder is a hash of the sources, the compiler, the flags a
 of any of them leads to a new build. `python -m inference.native.build` builds the library for this machine.
 """
 
+import contextlib
 import hashlib
 import logging
 import os
@@ -12,10 +13,13 @@ import shlex
 import shutil
 import subprocess
 import tempfile
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import torch
+from filelock import FileLock, Timeout
 
 from inference.native.cpu_levels import Level, levels_for, processor_features
 from inference.process.cache_folder import cache_folder
@@ -51,11 +55,27 @@ def build_library(level: Level) -> Path:
     if not library.exists():
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            with tempfile.TemporaryDirectory(dir=folder) as scratch:
-                compile_into(Path(scratch), compiler, level).rename(library)
+            with only_builder(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
+                if not library.exists():
+                    compile_into(Path(scratch), compiler, level).rename(library)
         except OSError as error:
             raise NativeUnavailable(f"the library cannot be written to {folder}: {error.strerror}") from error
     return library
+
+
+@contextmanager
+def only_builder(folder: Path) -> Iterator[None]:
+    """Wait while another process builds for the folder: several models, or tests, may start at once.
+
+    Where files cannot be locked, or the other one takes too long, each process builds.
+    """
+    lock = FileLock(folder.with_suffix(".lock"), timeout=COMPILE_TIMEOUT_S)
+    with contextlib.suppress(Timeout, NotImplementedError):
+        lock.acquire()
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def compiler_of() -> tuple[str, ...]:

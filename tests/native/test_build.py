@@ -1,6 +1,7 @@
 """The library is compiled once into a cache, or the error gives the reason why not."""
 
 import logging
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -36,6 +37,21 @@ def test_a_library_is_built_once_and_nothing_else_is_left(folder: Path) -> None:
     built_at = library.stat().st_mtime_ns
     assert build.build_library(PLAIN) == library and library.stat().st_mtime_ns == built_at
     assert [path.name for path in library.parent.iterdir()] == ["hearth_plain.so"]
+
+
+def test_processes_at_once_build_a_library_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs_a_compiler()
+    levels: list[Level] = []
+    compile_into = build.compile_into
+
+    def count(scratch: Path, compiler: tuple[str, ...], level: Level) -> Path:
+        levels.append(level)
+        return compile_into(scratch, compiler, level)
+
+    monkeypatch.setattr(build, "compile_into", count)
+    with ThreadPoolExecutor(3) as pool:
+        libraries = list(pool.map(build.build_library, [PLAIN] * 3))
+    assert len(set(libraries)) == len(levels) == 1
 
 
 def test_other_sources_or_flags_are_another_library(folder: Path) -> None:
