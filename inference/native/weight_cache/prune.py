@@ -14,7 +14,7 @@ from inference.native.weight_cache.source_files import SourceFile, cached_files
 UNUSED_DAYS = 30
 DAY_S = 86_400
 TEMPORARY = ".*.packed.*"  # of a process that is writing, or that ended while it did
-TEMPORARY_DAYS = 1
+TEMPORARY_DAYS = 600 / DAY_S  # ten minutes: a process that is writing goes on sooner
 
 log = logging.getLogger(__name__)
 

@@ -82,11 +82,11 @@ def test_unused_and_unreadable_files_leave(folder: Path, model: Path) -> None:
     assert cached_files(folder) == [used, newest]
 
 
-def test_what_a_crashed_write_left_leaves_after_a_day(folder: Path, model: Path) -> None:
+def test_what_a_crashed_write_left_leaves_when_nothing_writes_it(folder: Path, model: Path) -> None:
     abandoned, running = folder / f".a{SUFFIX}.17", folder / f".b{SUFFIX}.18"
     for path in (abandoned, running):
         path.write_bytes(b"half of it")
-    age(abandoned, TEMPORARY_DAYS + 1)
+    age(abandoned, 2 * TEMPORARY_DAYS)
     assert cached_files(folder) == []
     prune(folder, folder / f"newest{SUFFIX}", about(model, "bfloat16"))
     assert list(folder.iterdir()) == [running]
