@@ -27,6 +27,7 @@ from inference.model.gguf.tensor_shapes import mismatched_tensors
 from inference.model.load.architecture import requires_remote_code, why_unsupported
 from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG, quantization_for_loading
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, default_context, max_length_of, resolve_dtype
+from inference.model.load.gguf.header import GgufHeader
 from inference.model.load.rope import NO_SCALING, RopeScaling
 
 GGUF_DTYPE = "gguf"  # stored_dtype of the weights of a GGUF file
@@ -170,8 +171,12 @@ def measure_repository(
         request.kv_dtype,
     )
     measure = partial(measure_model, raw_config, repository.weight_bytes, choose_compute_dtype, *arguments)
+    if header := repository.gguf_header:
+        measure = partial(with_mismatched_tensors, measure, header, raw_config)
     chosen_by = (request.dtype, sorted(request.bfloat16_devices))  # the dtype, with the weights
-    model_size = remembered_size((raw_config, repository.weight_bytes, *chosen_by, *arguments), measure)
+    table = (header.architecture, header.tensors) if header else ()
+    inputs = (raw_config, repository.weight_bytes, table, *chosen_by, *arguments)
+    model_size = remembered_size(inputs, measure)
     if repository.gguf_file:
         return with_gguf_weights(model_size, repository, request)
     if tensors and keeps_mxfp4_experts(repository, request, model_size.dtype):
@@ -187,21 +192,21 @@ def keeps_mxfp4_experts(repository: Repository, request: PlanRequest, dtype: str
     return is_mxfp4 and keeps_bits(request) and mxfp4_checkpoint.keeps_mxfp4(getattr(torch, dtype))
 
 
+def with_mismatched_tensors(
+    measure: Callable[[], ModelSize], header: GgufHeader, raw_config: Mapping[str, Any]
+) -> ModelSize:
+    """The measured size, with the tensors of the file that are not of the model's shapes."""
+    model = try_build_on_meta(raw_config)
+    return replace(measure(), mismatched_weights=mismatched_tensors(header, model) if model else ())
+
+
 def with_gguf_weights(model_size: ModelSize, repository: Repository, request: PlanRequest) -> ModelSize:
     """The size with the weights as they are loaded from a GGUF file: with their bits, or dequantized."""
     dtype = getattr(torch, model_size.dtype)
     header = repository.gguf_header if keeps_bits(request) else None
     saved = bytes_saved(header, dtype) if header else 0
     weights = model_size.weights - saved
-    model = try_build_on_meta(repository.config)
-    mismatched = mismatched_tensors(repository.gguf_header, model) if repository.gguf_header and model else ()
-    return replace(
-        model_size,
-        weights=weights,
-        stored_dtype=GGUF_DTYPE,
-        load_copy_bytes=weights,
-        mismatched_weights=mismatched,
-    )
+    return replace(model_size, weights=weights, stored_dtype=GGUF_DTYPE, load_copy_bytes=weights)
 
 
 def keeps_bits(request: PlanRequest) -> bool:
