@@ -39,6 +39,11 @@ class Breaker:
             return self.is_open(now)
         return self._rest_s > 0 and self.has_rested(now)
 
+    @property
+    def is_failing(self) -> bool:
+        """Whether failures keep requests away; a rest that the server asked for does not count."""
+        return self._rest_s > 0
+
     def has_rested(self, now: float) -> bool:
         return now >= self._rests_until
 

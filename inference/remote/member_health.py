@@ -47,7 +47,10 @@ async def check_health(member: Member, members: Sequence[Member]) -> None:
 
 
 def disagreement_of(member: Member, detected: Detected, members: Sequence[Member]) -> str:
-    """Note the settings that the server has now; returns how they disagree with others' of the model."""
-    others = [each.settings for each in members if each is not member]
+    """Note the settings that the server has now; returns how they disagree with others' of the model.
+
+    A server that is down or refused does not count: it would keep away those that it disagrees with.
+    """
+    others = [each.settings for each in members if each is not member and not each.breaker.is_failing]
     member.settings = answer_settings(detected.details)
     return disagreement(member.settings, others)

@@ -82,3 +82,10 @@ def test_a_server_that_returns_with_other_settings_goes_on_resting() -> None:
     returned = described(kv_dtype="int8")
     assert "would answer differently" in disagreement_of(members[1], returned, members)
     assert not disagreement_of(members[1], described(), members)
+
+
+def test_a_refused_server_keeps_no_other_away() -> None:
+    members = [open_member(one_server(f"http://{host}:1"), described())[0] for host in "ab"]
+    members[1].breaker.stay_down(0.0, "it restarts")
+    assert disagreement_of(members[1], described(kv_dtype="int8"), members)
+    assert not disagreement_of(members[0], described(), members)
