@@ -23,7 +23,7 @@ from api import (
 from api.store import access
 from api.store.store import Store
 from api.tinker import samples
-from api.url_rule import UrlRule
+from api.url_rule import AnyPath, UrlRule
 from api.wsgi_environ import strip_root_path
 from inference.metrics import Metrics
 from inference.models import Models
@@ -70,6 +70,7 @@ def create_app(
 
     app = Flask("hearth", static_folder=None)
     app.url_rule_class = UrlRule
+    app.url_map.converters["path"] = AnyPath
     app.url_map.strict_slashes = app.url_map.merge_slashes = False  # a redirect would lose the request body
     app.register_blueprint(health.make_blueprint(models, settings, metrics))
     for dialect in (

@@ -13,6 +13,7 @@ from typing import Any, ClassVar
 from flask import Blueprint, Flask, Response, current_app, g, request
 from flask.globals import request_ctx
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
+from werkzeug.routing import Rule
 
 from api.json_body import MIMETYPE, encode
 from inference.errors import (
@@ -179,18 +180,24 @@ def _render_error(error: ServerError) -> Response:
 
 def _render_http_error(error: HTTPException) -> Response:
     """Render an HTTP error and keep its headers (Allow, Location)."""
-    if isinstance(error, MethodNotAllowed) and request.url_rule is None:
-        request.url_rule = _rule_of_other_method(error)  # its blueprint's handlers apply
+    if request.url_rule is None and (rule := _rule_of_dialect(error)):
+        request.url_rule = rule  # its blueprint's handlers apply
         return current_app.make_response(current_app.handle_http_exception(error))
     status = error.code or 500
     body = envelope(_message(error), status, error.name)
     return _with_error_headers(json_response(status, body), error)
 
 
-def _rule_of_other_method(error: MethodNotAllowed) -> Any:
-    """The rule that matches the request's path with a method that it supports."""
-    method = next(iter(error.valid_methods or ()), "GET")
-    return request_ctx.url_adapter.match(method=method, return_rule=True)[0]  # type: ignore[union-attr]
+def _rule_of_dialect(error: HTTPException) -> Rule | None:
+    """The rule whose dialect the client meant: of the path as it was sent, in which %2F divides no names, and
+    of any method that the path supports.
+    """
+    method = next(iter(error.valid_methods or ()), None) if isinstance(error, MethodNotAllowed) else None
+    path = request.environ.get("RAW_URI", "").partition("?")[0].removeprefix(request.root_path)
+    try:
+        return request_ctx.url_adapter.match(path, method, return_rule=True)[0]  # type: ignore[union-attr]
+    except HTTPException:
+        return None
 
 
 def _message(error: HTTPException) -> str:

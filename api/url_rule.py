@@ -1,9 +1,9 @@
-"""The routing rule of the app, whose routes are matched and never built."""
+"""The routing rule of the app, whose routes are matched and never built, and what parameters match."""
 
 from collections.abc import Callable
 from typing import Any
 
-from werkzeug.routing import Rule
+from werkzeug.routing import PathConverter, Rule
 
 
 class UrlRule(Rule):
@@ -17,3 +17,9 @@ class UrlRule(Rule):
             return Rule._compile_builder(rule, append_unknown)(rule, **values)
 
         return build
+
+
+class AnyPath(PathConverter):
+    """A path parameter that has line breaks like other characters, so that its dialect refuses the name."""
+
+    regex = r"[^/](?s:.*?)"
