@@ -21,8 +21,8 @@ from inference.on_demand.model_adapters import ModelAdapters
 from inference.on_demand.model_process import ModelProcess
 from inference.on_demand.model_residence import ModelResidence
 from inference.on_demand.residency import MemoryCapacity
-from inference.remote.link import LinkAdapters
 from inference.remote.open import open_child
+from inference.remote.upstreams.link import LinkAdapters
 from settings.groups import OFF
 from settings.inference_server import InferenceServer
 from settings.local_model import LocalModel

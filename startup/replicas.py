@@ -16,8 +16,8 @@ from inference.finding import Finding
 from inference.freeze_gc import freeze_gc
 from inference.metrics import Metrics
 from inference.models import ModelEntry, Models
-from inference.remote.link import fetch_info
 from inference.remote.open import open_replicas
+from inference.remote.upstreams.link import fetch_info
 from inference.replicas.cluster import NoCluster, NodeResources, RayCluster, ReplicasFailed
 from settings.device_defaults import fill_defaults
 from settings.inference_server import InferenceServer

@@ -27,7 +27,7 @@ from inference.process import memory_shortage
 from inference.process.child_program import ROOT, launch_command
 from inference.process.unix_socket import is_listening
 from inference.remote.failures import UpstreamFailure
-from inference.remote.link import fetch_info
+from inference.remote.upstreams.link import fetch_info
 from inference.types import ModelInfo
 from settings.model_list import RemoteModel
 from settings.schema import Settings

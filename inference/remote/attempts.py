@@ -15,8 +15,8 @@ from inference.metrics.upstream import UpstreamRequestStats
 from inference.prefix_blocks import block_hashes, prompt_bytes
 from inference.remote.answer_progress import AnswerProgress
 from inference.remote.failures import MIN_RETRY_AFTER_S, Resting, UpstreamFailure, resting
-from inference.remote.member import Member
-from inference.remote.member_load import Prompt
+from inference.remote.members.member import Member
+from inference.remote.members.member_load import Prompt
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit
 from inference.types import Event, GenerationRequest, Started, Token

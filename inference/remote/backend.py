@@ -24,11 +24,11 @@ from inference.event_loop import run_on_loop
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.remote.attempts import Attempts
 from inference.remote.failures import UpstreamFailure, broken
-from inference.remote.member_pool import MemberPool
+from inference.remote.members.member_pool import MemberPool
 from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit, RemoteStream
-from inference.remote.upstream_api import UpstreamTokenizer
+from inference.remote.upstreams.upstream_api import UpstreamTokenizer
 from inference.tokenized import Tokenized
 from inference.types import Event, GenerationRequest, ModelInfo
 from inference.validation import check_request

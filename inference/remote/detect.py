@@ -10,10 +10,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from inference.remote.answer_settings import answer_settings
-from inference.remote.choices import is_count
 from inference.remote.failures import UpstreamFailure
-from inference.remote.gradio_functions import read_functions, read_models
 from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient
+from inference.remote.upstreams.choices import is_count
+from inference.remote.upstreams.gradio_functions import read_functions, read_models
 from inference.untrusted_json import parse_json
 from settings.model_list import RemoteModel
 

@@ -11,15 +11,15 @@ from inference.metrics.upstream import UpstreamMetrics
 from inference.models import ModelEntry
 from inference.remote.backend import RemoteBackend
 from inference.remote.detect import Detected, ask, probe
-from inference.remote.dns_members import LookUp, look_up_host, name_of, servers_behind, watch_name
-from inference.remote.link import LinkApi, LinkTokenizer
-from inference.remote.listed_members import ListedMembers, ListServers, OpenAt
-from inference.remote.member import Member
-from inference.remote.member_health import watch_health
-from inference.remote.member_pool import MemberPool
+from inference.remote.members.dns_members import LookUp, look_up_host, name_of, servers_behind, watch_name
+from inference.remote.members.listed_members import ListedMembers, ListServers, OpenAt
+from inference.remote.members.member import Member
+from inference.remote.members.member_health import watch_health
+from inference.remote.members.member_pool import MemberPool
+from inference.remote.members.prefix_events import watch_prefixes
 from inference.remote.open_member import CannotOpen, check_agreement, open_member
-from inference.remote.prefix_events import watch_prefixes
 from inference.remote.residence import Residence, RunningReplicas
+from inference.remote.upstreams.link import LinkApi, LinkTokenizer
 from inference.types import ModelInfo
 from settings.inference_server import InferenceServer
 from settings.model_list import RemoteModel

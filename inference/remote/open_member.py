@@ -9,15 +9,15 @@ from typing import Any
 from inference.errors import ServerError, error_line
 from inference.remote.answer_settings import answer_settings, disagreement
 from inference.remote.detect import Detected
-from inference.remote.flavours import FLAVOURS
-from inference.remote.gradio import GradioApi
-from inference.remote.llamastack import LlamaStackApi
-from inference.remote.member import Member
-from inference.remote.openai import OpenAIApi
-from inference.remote.prompt_types import prompt_type_of
+from inference.remote.members.member import Member
 from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
-from inference.remote.tgi import TgiApi
-from inference.remote.upstream_api import UpstreamApi, UpstreamTokenizer
+from inference.remote.upstreams.flavours import FLAVOURS
+from inference.remote.upstreams.gradio import GradioApi
+from inference.remote.upstreams.llamastack import LlamaStackApi
+from inference.remote.upstreams.openai import OpenAIApi
+from inference.remote.upstreams.prompt_types import prompt_type_of
+from inference.remote.upstreams.tgi import TgiApi
+from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamTokenizer
 from settings.model_list import RemoteModel
 
 OPENAI_HOST = "api.openai.com"

@@ -13,7 +13,7 @@ from inference.remote.failures import UpstreamFailure, broken, late, unreachable
 from inference.remote.frames import FrameParser
 from inference.remote.http_client import HttpClient
 from inference.remote.stream import Emit
-from inference.remote.upstream_api import AnswerReader, UpstreamCall
+from inference.remote.upstreams.upstream_api import AnswerReader, UpstreamCall
 from inference.types import Event
 
 MAX_STREAM_BYTES = 256 << 20  # of one response

@@ -11,10 +11,10 @@ import msgspec
 
 from inference.errors import NotImplementedHere
 from inference.remote.failures import broken
-from inference.remote.flavours import FLAVOURS
 from inference.remote.http_client import HttpClient
-from inference.remote.openai import is_conversation
-from inference.remote.openai_body import chat_body
+from inference.remote.upstreams.flavours import FLAVOURS
+from inference.remote.upstreams.openai import is_conversation
+from inference.remote.upstreams.openai_body import chat_body
 from inference.struct_types import ready
 from inference.tokenized import Tokenized, TokenSpan
 from inference.types import GenerationRequest

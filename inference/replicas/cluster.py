@@ -15,7 +15,7 @@ from types import FrameType
 from typing import Any
 
 from inference.process.child_program import ROOT
-from inference.remote.listed_members import ServerList
+from inference.remote.members.listed_members import ServerList
 from inference.replicas.directory import ReplicaDirectory
 from inference.replicas.replica import NAMESPACE, ServedReplica, link_server
 from inference.replicas.scaling_policy import choose_num_replicas

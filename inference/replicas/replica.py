@@ -14,7 +14,7 @@ from inference.link_messages import LOAD_DECODER
 from inference.on_demand.model_process import ModelProcess
 from inference.remote.failures import UpstreamFailure
 from inference.remote.http_client import HttpClient
-from inference.remote.link import LOAD_PATH, call
+from inference.remote.upstreams.link import LOAD_PATH, call
 from inference.replicas.directory import RENEW_INTERVAL_S
 from inference.replicas.scaling_policy import LOAD
 from settings.inference_server import InferenceServer, bearer

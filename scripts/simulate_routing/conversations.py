@@ -7,8 +7,8 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from inference.remote.member_load import Prompt
-from inference.remote.prefix_index import BLOCK_BYTES, BYTES_PER_TOKEN
+from inference.remote.members.member_load import Prompt
+from inference.remote.members.prefix_index import BLOCK_BYTES, BYTES_PER_TOKEN
 
 BLOCK_TOKENS = BLOCK_BYTES // BYTES_PER_TOKEN
 SYSTEM_TOKENS = (256, 4096)  # of a system prompt with its tools

@@ -6,7 +6,7 @@ Its speeds are about those of a model of 8 B on one GPU. Running answers take no
 from collections import deque
 from dataclasses import dataclass
 
-from inference.remote.prefix_index import PrefixIndex
+from inference.remote.members.prefix_index import PrefixIndex
 from scripts.simulate_routing.conversations import BLOCK_TOKENS, SimulatedTurn
 
 STEP_S, ROW_S, PROMPT_TOKEN_S = 0.012, 0.0001, 1 / 16000

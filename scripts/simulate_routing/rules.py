@@ -6,9 +6,9 @@ A rule knows the requests that it has sent and what came back, as a router does,
 import random
 from collections.abc import Mapping, Sequence
 
-from inference.remote.member_load import AttemptLoad, MemberLoad, Prompt
-from inference.remote.prefix_events import INTERVAL_S
-from inference.remote.prefix_index import PrefixIndex
+from inference.remote.members.member_load import AttemptLoad, MemberLoad, Prompt
+from inference.remote.members.prefix_events import INTERVAL_S
+from inference.remote.members.prefix_index import PrefixIndex
 from inference.types import Event, Finished
 from scripts.simulate_routing.replica import SimulatedRequest
 

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from inference.remote.gradio_functions import GradioFunctions
+from inference.remote.upstreams.gradio_functions import GradioFunctions
 from inference.types import GenerationRequest
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document, event, wait_until

@@ -12,7 +12,7 @@ from inference.errors import BadRequest, Overloaded, ServerError, Unavailable
 from inference.link_messages import MEDIA_TYPE, decode_request, error_frame, event_frame
 from inference.metrics.upstream import UpstreamMetrics
 from inference.remote import open as opening
-from inference.remote.listed_members import ServerList
+from inference.remote.members.listed_members import ServerList
 from inference.remote.open import open_replicas
 from inference.types import Event, Finished, GenerationRequest, ModelInfo, Started, Token
 from settings.inference_server import InferenceServer, bearer

@@ -6,7 +6,7 @@ from functools import cache
 
 import pytest
 
-from inference.remote.member_load import Prompt
+from inference.remote.members.member_load import Prompt
 from scripts.simulate_routing.__main__ import simulate, table_row
 from scripts.simulate_routing.conversations import (
     LoadOptions,

@@ -6,7 +6,7 @@ import pytest
 
 from inference.errors import BadRequest
 from inference.remote.open_member import CannotOpen
-from inference.remote.prompt_types import find_prompt_type, prompt_types, render
+from inference.remote.upstreams.prompt_types import find_prompt_type, prompt_types, render
 from inference.types import GenerationRequest, Message, Tool
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply

@@ -2,8 +2,8 @@
 
 import pytest
 
-from inference.remote.member_load import FIRST_STEP_S, MemberLoad, Prompt
-from inference.remote.prefix_index import PrefixIndex
+from inference.remote.members.member_load import FIRST_STEP_S, MemberLoad, Prompt
+from inference.remote.members.prefix_index import PrefixIndex
 
 PROMPT = Prompt(4 * 256, (1, 2, 3, 4))
 

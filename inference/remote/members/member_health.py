@@ -11,8 +11,8 @@ from collections.abc import Sequence
 
 from inference.remote.answer_settings import answer_settings, disagreement
 from inference.remote.detect import Detected, can_ask, detect
-from inference.remote.member import Member
-from inference.remote.member_pool import MemberPool
+from inference.remote.members.member import Member
+from inference.remote.members.member_pool import MemberPool
 
 INTERVAL_S = 1.0
 

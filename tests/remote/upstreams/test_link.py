@@ -9,7 +9,7 @@ from inference.link_messages import error_frame, event_frame
 from inference.remote.event_stream import TooLargeEvent
 from inference.remote.failures import UpstreamFailure
 from inference.remote.frames import FrameParser
-from inference.remote.link import LinkApi, LinkReader, reported
+from inference.remote.upstreams.link import LinkApi, LinkReader, reported
 from inference.types import Event, Finished, GenerationRequest, Started, Token
 from settings.model_list import RemoteModel, parse_entry
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import msgspec
 
-from inference.remote.choices import known_logprob
-from inference.remote.streamed_reader import StreamedReader
+from inference.remote.upstreams.choices import known_logprob
+from inference.remote.upstreams.streamed_reader import StreamedReader
 from inference.types import Event, Token, TopLogprob
 
 UNKNOWN_ID = -1

@@ -12,15 +12,15 @@ import msgspec
 
 from inference.embedding import Embedding
 from inference.errors import BadRequest
-from inference.remote.answer_stops import stop_strings
-from inference.remote.choices import is_count
 from inference.remote.failures import broken
-from inference.remote.flavours import Flavour
-from inference.remote.openai_body import chat_body, completion_body
-from inference.remote.openai_reader import OpenAIReader
-from inference.remote.options import keep_supported
-from inference.remote.prompt_types import as_text
-from inference.remote.upstream_api import UpstreamCall
+from inference.remote.upstreams.answer_stops import stop_strings
+from inference.remote.upstreams.choices import is_count
+from inference.remote.upstreams.flavours import Flavour
+from inference.remote.upstreams.openai_body import chat_body, completion_body
+from inference.remote.upstreams.openai_reader import OpenAIReader
+from inference.remote.upstreams.options import keep_supported
+from inference.remote.upstreams.prompt_types import as_text
+from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.types import GenerationRequest, Message
 from settings.model_list import RemoteModel
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from inference.content import content_text
 from inference.errors import BadRequest
-from inference.remote.flavours import Flavour
+from inference.remote.upstreams.flavours import Flavour
 from inference.text.tool_prompt import tool_schema
 from inference.types import Constraint, GenerationRequest, Message
 

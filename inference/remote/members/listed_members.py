@@ -8,8 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from inference.remote.member import Member
-from inference.remote.member_pool import MemberPool
+from inference.remote.members.member import Member
+from inference.remote.members.member_pool import MemberPool
 from settings.inference_server import InferenceServer
 
 log = logging.getLogger(__name__)

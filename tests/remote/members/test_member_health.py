@@ -6,7 +6,7 @@ import pytest
 
 from inference.backend import Backend
 from inference.errors import ServerError
-from inference.remote import member_health
+from inference.remote.members import member_health
 from inference.types import GenerationRequest, Message
 from tests.remote.conftest import OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document, wait_until

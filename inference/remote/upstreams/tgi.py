@@ -9,14 +9,14 @@ import msgspec
 
 from inference.embedding import Embedding
 from inference.errors import BadRequest, NotImplementedHere
-from inference.remote.answer_stops import AnswerStops, stop_strings
-from inference.remote.choices import known_logprob
-from inference.remote.flavours import Flavour
-from inference.remote.openai import OpenAIApi, is_conversation
-from inference.remote.options import keep_supported
-from inference.remote.prompt_types import as_text
-from inference.remote.streamed_reader import StreamedReader
-from inference.remote.upstream_api import UpstreamCall
+from inference.remote.upstreams.answer_stops import AnswerStops, stop_strings
+from inference.remote.upstreams.choices import known_logprob
+from inference.remote.upstreams.flavours import Flavour
+from inference.remote.upstreams.openai import OpenAIApi, is_conversation
+from inference.remote.upstreams.options import keep_supported
+from inference.remote.upstreams.prompt_types import as_text
+from inference.remote.upstreams.streamed_reader import StreamedReader
+from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.text.stop_strings import StopStrings
 from inference.types import Constraint, Event, GenerationRequest, Token, TopLogprob
 from settings.model_list import RemoteModel

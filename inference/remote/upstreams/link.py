@@ -16,7 +16,7 @@ from inference.lora.adapter import AdapterCard
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import RETRIED_STATUSES, UpstreamFailure, broken
 from inference.remote.http_client import HttpClient
-from inference.remote.upstream_api import UpstreamCall
+from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.tokenized import Tokenized
 from inference.types import Event, Finished, GenerationRequest, ModelInfo, Started, Token
 from settings.model_list import RemoteModel

@@ -12,14 +12,14 @@ import msgspec
 
 from inference.embedding import Embedding
 from inference.errors import BadRequest, NotImplementedHere
-from inference.remote.answer_stops import stop_strings
 from inference.remote.failures import broken
-from inference.remote.gradio_functions import GradioFunctions
-from inference.remote.gradio_reader import GradioReader
-from inference.remote.openai import is_conversation
-from inference.remote.options import keep_supported
-from inference.remote.prompt_types import system_and_texts
-from inference.remote.upstream_api import UpstreamCall
+from inference.remote.upstreams.answer_stops import stop_strings
+from inference.remote.upstreams.gradio_functions import GradioFunctions
+from inference.remote.upstreams.gradio_reader import GradioReader
+from inference.remote.upstreams.openai import is_conversation
+from inference.remote.upstreams.options import keep_supported
+from inference.remote.upstreams.prompt_types import system_and_texts
+from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
 from inference.untrusted_json import decode_json

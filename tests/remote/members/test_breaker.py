@@ -1,6 +1,6 @@
 """A server that fails rests; then one request tries it."""
 
-from inference.remote.breaker import FIRST_REST_S, MAX_REST_S, Breaker
+from inference.remote.members.breaker import FIRST_REST_S, MAX_REST_S, Breaker
 
 
 def fail(breaker: Breaker, now: float, times: int = 1) -> None:

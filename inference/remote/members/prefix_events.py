@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from inference.remote.failures import UpstreamFailure
-from inference.remote.member import Member
-from inference.remote.member_pool import MemberPool
+from inference.remote.members.member import Member
+from inference.remote.members.member_pool import MemberPool
 
 INTERVAL_S = 1.0
 TIMEOUT_S = 2.0

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inference.errors import BadRequest, NotImplementedHere, ServerError, Unavailable
-from inference.remote.gradio_functions import GradioFunctions, read_functions, read_models
+from inference.remote.upstreams.gradio_functions import GradioFunctions, read_functions, read_models
 from inference.sampling import Sampling
 from inference.types import Finished, GenerationRequest, Message, Token
 from tests.remote.conftest import CHAT, OpenModel

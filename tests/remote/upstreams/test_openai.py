@@ -9,9 +9,9 @@ import pytest
 from inference.backend import Stream
 from inference.errors import BadRequest, TooLarge
 from inference.remote import http_client
-from inference.remote.flavours import FLAVOURS
 from inference.remote.http_client import HttpClient
-from inference.remote.openai import OpenAIApi
+from inference.remote.upstreams.flavours import FLAVOURS
+from inference.remote.upstreams.openai import OpenAIApi
 from inference.sampling import Sampling
 from inference.types import (
     CallDelta,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from inference.remote.failures import broken
-from inference.remote.tool_calls import ToolCallReader
+from inference.remote.upstreams.tool_calls import ToolCallReader
 from inference.types import Event, Finished, FinishReason, Started, Token
 
 LOWEST_LOGPROB = -9999.0  # of servers whose JSON has no minus infinity

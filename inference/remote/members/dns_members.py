@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import replace
 from urllib.parse import urlsplit
 
-from inference.remote.listed_members import ListedMembers, OpenAt, ServerList
-from inference.remote.member import Member
+from inference.remote.members.listed_members import ListedMembers, OpenAt, ServerList
+from inference.remote.members.member import Member
 from settings.inference_server import BadServer, InferenceServer
 
 INTERVAL_S = 10.0

@@ -10,10 +10,10 @@ from inference.content import content_text
 from inference.embedding import Embedding
 from inference.errors import BadRequest
 from inference.remote.failures import broken
-from inference.remote.llamastack_reader import LlamaStackReader
-from inference.remote.openai import is_conversation
-from inference.remote.options import keep_supported
-from inference.remote.upstream_api import UpstreamCall
+from inference.remote.upstreams.llamastack_reader import LlamaStackReader
+from inference.remote.upstreams.openai import is_conversation
+from inference.remote.upstreams.options import keep_supported
+from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.types import GenerationRequest, Message, Tool, ToolCall
 from inference.untrusted_json import decode_json
 from settings.model_list import RemoteModel

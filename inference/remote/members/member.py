@@ -7,13 +7,13 @@ from types import MappingProxyType
 
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.answer_settings import AnswerSettings
-from inference.remote.breaker import Breaker
 from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure, unreachable
 from inference.remote.http_client import HttpClient
-from inference.remote.member_load import MemberLoad, Prompt
+from inference.remote.members.breaker import Breaker
+from inference.remote.members.member_load import MemberLoad, Prompt
 from inference.remote.relay import Relay
 from inference.remote.stream import Emit
-from inference.remote.upstream_api import UpstreamApi, UpstreamCall, UpstreamTokenizer
+from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamCall, UpstreamTokenizer
 from inference.types import Event
 from settings.model_list import RemoteModel
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from inference.remote.choices import is_count
+from inference.remote.upstreams.choices import is_count
 from inference.untrusted_json import TooDeep, parse_json
 from inference.untrusted_literal import parse_literal
 

@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from inference.metrics.upstream import UpstreamMetrics
-from inference.remote.member import Member
+from inference.remote.members.member import Member
 
 Watch = Callable[["MemberPool"], Coroutine[Any, Any, None]]  # changes the pool, without an end
 

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
 from inference.metrics.upstream import UpstreamMetrics
-from inference.remote import dns_members, member_health
+from inference.remote.members import dns_members, member_health
 from inference.remote.open import open_models
 from inference.types import GenerationRequest, Started, Token
 from settings.inference_server import BadServer, parse_server
@@ -152,7 +152,7 @@ def test_the_last_server_stays_until_another_one_responds(cluster: Cluster, back
 def test_a_server_that_failed_returns_without_a_request_that_tries_it(
     cluster: Cluster, backend: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("inference.remote.breaker.FIRST_REST_S", 0.05)
+    monkeypatch.setattr("inference.remote.members.breaker.FIRST_REST_S", 0.05)
     upstream = cluster.upstreams[ADDRESSES[0]]
     upstream.reply = document({}, 500)
     with pytest.raises(Exception, match="server"):

@@ -7,10 +7,10 @@ import pytest
 
 from inference.prefix_blocks import block_hashes
 from inference.remote.detect import Detected
-from inference.remote.member import Member
-from inference.remote.member_load import Prompt
+from inference.remote.members.member import Member
+from inference.remote.members.member_load import Prompt
+from inference.remote.members.prefix_events import ask_prompts
 from inference.remote.open_member import open_member
-from inference.remote.prefix_events import ask_prompts
 from settings.model_list import RemoteModel, parse_entry
 from tests.remote.fake_upstream import FakeUpstream, document
 
