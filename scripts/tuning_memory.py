@@ -79,7 +79,7 @@ def run_shape(shape: JobShape) -> float:
         save_model(folder / "model", shape.model)
         write_rows(folder / "data.jsonl", shape)
         write_spec(folder, shape)
-        command = [sys.executable, "-m", "tuning.trainer.child", str(folder)]
+        command = [sys.executable, "-m", "tuning.trainer.job.child", str(folder)]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         lines = [json.loads(line) for line in (folder / "progress.jsonl").read_text().splitlines()]
     terms = next(line["plan"] for line in lines if line["type"] == "started")

@@ -22,7 +22,7 @@ from settings.groups import tuning_folder, tuning_processes
 from settings.schema import Settings
 from tuning.jobs.model_host import ModelHost
 from tuning.service import InUse, TuningService
-from tuning.trainer.trainer_memory import free_vram
+from tuning.trainer.memory.trainer_memory import free_vram
 from tuning.types import TrainingBase
 
 RAM = "RAM"  # in the memory terms of the checks

@@ -33,7 +33,7 @@ LATER_TABLES = {1: RUN_TABLES, 2: PENDING_SAMPLES.definition}  # by the version 
 SCHEMA = Schema("the tuning store", 3, JOB_TABLES + "".join(LATER_TABLES.values()), LATER_TABLES)
 OWN_PROGRAMS = Programs(
     prepare=(sys.executable, "-m", "tuning.jobs.prepare"),
-    train=(sys.executable, "-m", "tuning.trainer.child"),
+    train=(sys.executable, "-m", "tuning.trainer.job.child"),
     serve_runs=(sys.executable, "-m", "tuning.trainer.server"),
 )
 

@@ -11,7 +11,7 @@ from inference.errors import BadRequest
 from inference.types import ModelInfo
 from tuning.runs.types import ForwardBackward
 from tuning.trainer.datum import Datum
-from tuning.trainer.losses import Loss, find_loss
+from tuning.trainer.losses.table import Loss, find_loss
 
 TARGETS, WEIGHTS = "target_tokens", "weights"
 MAX_NUMBER = float(np.finfo(FLOAT).max)  # the trainer computes in float32

@@ -1,4 +1,4 @@
-"""A program in place of tuning.trainer.child: writes progress lines and folders, and computes nothing.
+"""A program in place of tuning.trainer.job.child: writes progress lines and folders, and computes nothing.
 
 The first row of the training file may have "trainer", an object:
   step_s      seconds of a step

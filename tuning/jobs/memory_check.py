@@ -7,7 +7,7 @@ import dataclasses
 from collections.abc import Callable, Iterator
 
 from inference.finding import Finding
-from tuning.trainer.memory_plan import TrainingPlan, check_memory
+from tuning.trainer.memory.memory_plan import TrainingPlan, check_memory
 from tuning.types import Hyperparameters
 
 MakePlan = Callable[[Hyperparameters], TrainingPlan]

@@ -30,10 +30,10 @@ from tuning.jobs.draft import (
 from tuning.jobs.hyperparameters import ModelSizes, chosen_values, resolve_hyperparameters
 from tuning.jobs.memory_check import check_job_memory
 from tuning.jobs.prepared_job import PreparedJob
-from tuning.trainer.disk_plan import check_disk, plan_disk
-from tuning.trainer.memory_plan import TrainingPlan, largest_pass, plan_memory
-from tuning.trainer.step_time import estimate_seconds
-from tuning.trainer.training_data import training_data
+from tuning.trainer.job.disk_plan import check_disk, plan_disk
+from tuning.trainer.job.step_time import estimate_seconds
+from tuning.trainer.job.training_data import training_data
+from tuning.trainer.memory.memory_plan import TrainingPlan, largest_pass, plan_memory
 from tuning.types import Hyperparameters, JobError, JobSpec, TrainingBase
 
 OUT_OF_MEMORY = "the validation of the files ran out of memory: free memory, or use a file with fewer rows"

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from tuning.trainer.datum import Array, Datum
-from tuning.trainer.losses import Loss
+from tuning.trainer.losses.table import Loss
 from tuning.types import Hyperparameters
 
 MAX_PASS_TOKENS = 4096  # tokens of a micro-batch: more make a pass no faster

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from tuning.trainer.datum import Datum
-from tuning.trainer.losses import Loss
+from tuning.trainer.losses.table import Loss
 from tuning.trainer.micro_batches import MicroBatch, split_rows
 
 

@@ -26,7 +26,8 @@ from inference.process.memory_shortage import is_memory_shortage
 from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.durable_files import replace_folder
 from tuning.trainer.lora import LoraOptions, find_linear_names, kinds_to_names
-from tuning.trainer.memory_plan import TRAINED_FACTOR, TrainingPlan, plan_memory
+from tuning.trainer.memory.memory_plan import TRAINED_FACTOR, TrainingPlan, plan_memory
+from tuning.trainer.memory.trainer_memory import used_bytes
 from tuning.trainer.messages import (
     Arrays,
     TrainerMessage,
@@ -40,7 +41,6 @@ from tuning.trainer.open_base import open_base
 from tuning.trainer.optimizers import AdamParams, check_params, num_steps
 from tuning.trainer.run_state import open_run_state, save_run_state
 from tuning.trainer.trainer import Trainer
-from tuning.trainer.trainer_memory import used_bytes
 from tuning.trainer.whole_passes import Interruption, PassInterrupted, whole_pass
 from tuning.types import Hyperparameters, JobSpec, TrainingBase
 

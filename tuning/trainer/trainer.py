@@ -17,12 +17,14 @@ from torch import Tensor, nn
 
 from inference.errors import BadRequest, NotFound
 from tuning.trainer.base_model import BaseModel, check_packing
-from tuning.trainer.block_losses import backward_by_blocks
 from tuning.trainer.datum import Datum, check_datum
 from tuning.trainer.durable_files import write_tensors
 from tuning.trainer.full_weights import FullWeights
 from tuning.trainer.lora import LoraOptions, PeftAdapters, read_config
-from tuning.trainer.losses import Loss, complete_config, find_loss
+from tuning.trainer.losses.block_losses import backward_by_blocks
+from tuning.trainer.losses.table import Loss, complete_config, find_loss
+from tuning.trainer.losses.target_logprobs import target_logprobs
+from tuning.trainer.losses.token_losses import ScoredTokens
 from tuning.trainer.micro_batches import Layout, MicroBatch, Targets, divide, lay_out
 from tuning.trainer.optimizers import (
     AdamParams,
@@ -34,8 +36,6 @@ from tuning.trainer.optimizers import (
 )
 from tuning.trainer.pass_result import ComputedBatch, PassResult, collect
 from tuning.trainer.run_files import OPTIMIZER_FILE
-from tuning.trainer.target_logprobs import target_logprobs
-from tuning.trainer.token_losses import ScoredTokens
 from tuning.trainer.trained_weights import TrainedAdapter, TrainedWeights
 
 DEFAULT_LAYOUT = Layout()

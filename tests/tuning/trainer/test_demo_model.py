@@ -68,7 +68,7 @@ def test_twenty_of_twenty_four_facts_are_learned_within_a_minute(tmp_path: Path)
     )
     (tmp_path / "job.json").write_text(json.dumps(asdict(spec)))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "tuning.trainer.child", str(tmp_path)], cwd=ROOT, check=True)
+    subprocess.run([sys.executable, "-m", "tuning.trainer.job.child", str(tmp_path)], cwd=ROOT, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime <= MAX_CPU_S
     finished = json.loads((tmp_path / "progress.jsonl").read_text().splitlines()[-1])

@@ -8,7 +8,7 @@ from tests.families import CONTEXT, VOCAB, tiny
 from tests.tuning.trainer.conftest import job_spec, make_data
 from tuning.trainer.base_model import BaseModel, disable_dropout, split_model
 from tuning.trainer.lora import LoraOptions
-from tuning.trainer.memory_plan import plan_memory
+from tuning.trainer.memory.memory_plan import plan_memory
 from tuning.trainer.micro_batches import Layout
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer

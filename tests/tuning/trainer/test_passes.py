@@ -9,12 +9,12 @@ import torch
 from torch import Tensor
 
 from tests.tuning.trainer.conftest import VOCAB, make_data
-from tests.tuning.trainer.test_losses import FORMULAS, Row
+from tests.tuning.trainer.losses.test_table import FORMULAS, Row
 from tests.tuning.trainer.test_trainer import gradients, warm
-from tuning.trainer import target_logprobs
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.datum import Datum
-from tuning.trainer.losses import LOSSES
+from tuning.trainer.losses import target_logprobs
+from tuning.trainer.losses.table import LOSSES
 from tuning.trainer.trainer import Trainer
 
 DATA = make_data(

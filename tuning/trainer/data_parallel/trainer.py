@@ -17,7 +17,7 @@ from tuning.trainer.data_parallel.collectives import copy_weights, sum_gradients
 from tuning.trainer.data_parallel.messages import ReplicaSetup, raise_failures
 from tuning.trainer.data_parallel.replicas import Replica, ReplicaDied, ReplicaGroup
 from tuning.trainer.datum import Datum
-from tuning.trainer.losses import find_loss
+from tuning.trainer.losses.table import find_loss
 from tuning.trainer.micro_batches import Layout
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.pass_result import PassResult

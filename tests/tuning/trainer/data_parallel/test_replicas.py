@@ -9,12 +9,12 @@ from pathlib import Path
 import pytest
 
 from inference.errors import Internal
-from tests.tuning.trainer.test_child import chat_rows, of_type, wait_for_step, write_job
+from tests.tuning.trainer.job.test_child import chat_rows, of_type, wait_for_step, write_job
 from tuning.jobs.draft import write_value
 from tuning.jobs.process import ChildProcess
 from tuning.service import OWN_PROGRAMS
 from tuning.trainer.data_parallel.messages import raise_failures, to_reply
-from tuning.trainer.failures import to_failure
+from tuning.trainer.job.failures import to_failure
 from tuning.trainer.whole_passes import PassInterrupted
 
 

@@ -13,19 +13,19 @@ from torch import nn
 
 from inference.errors import BadRequest, Internal
 from tests.tuning.trainer.conftest import job_spec, make_data, weighted_data
-from tests.tuning.trainer.test_job import StopAfter, dataset, losses, of_type
+from tests.tuning.trainer.job.test_job import StopAfter, dataset, losses, of_type
 from tuning.trainer.base_model import load_base
 from tuning.trainer.data_parallel.trainer import DataParallelTrainer, divide_rows, open_trainer
 from tuning.trainer.datum import Datum
-from tuning.trainer.job import TrainingJob
+from tuning.trainer.job.job import TrainingJob
+from tuning.trainer.job.progress import PROGRESS_FILE, ProgressLog
+from tuning.trainer.job.training_data import training_data
 from tuning.trainer.lora import LoraOptions
 from tuning.trainer.messages import TrainerMessage, data_to_arrays
 from tuning.trainer.micro_batches import Layout
 from tuning.trainer.optimizers import AdamParams
-from tuning.trainer.progress import PROGRESS_FILE, ProgressLog
 from tuning.trainer.server import TrainerServer
 from tuning.trainer.trainer import Trainer
-from tuning.trainer.training_data import training_data
 from tuning.trainer.whole_passes import PassInterrupted, whole_pass
 from tuning.types import JobSpec, Method, TrainingBase
 

@@ -1,0 +1,186 @@
+"""The trainer's process: from job.json to an adapter, through a kill, a pause and failures in words."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from tests.tuning.trainer.conftest import job_spec
+from tuning.data.examples import Dataset, Example
+from tuning.trainer.base_model import BaseModel
+from tuning.trainer.job.child import plan_terms, read_spec
+from tuning.types import JobSpec
+
+ROOT = Path(__file__).parents[4]
+WAIT_S = 300.0  # on a machine that other programs load, too
+Line = dict[str, Any]
+SHORT_OF_MEMORY = """
+import resource, sys
+from pathlib import Path
+from tuning.trainer.job import child
+sizes = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
+limit = int(sizes["VmData"].split()[0]) * 1024 + 150_000_000
+resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
+sys.exit(child.main(Path(sys.argv[1])))
+"""
+
+
+def write_job(folder: Path, model_folder: Path, rows: list[dict[str, Any]], **changes: Any) -> JobSpec:
+    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    spec = replace(
+        job_spec(**changes), model_folder=str(model_folder), training_file=str(folder / "data.jsonl")
+    )
+    (folder / "job.json").write_text(json.dumps(asdict(spec)))
+    return spec
+
+
+def chat_rows(count: int) -> list[dict[str, Any]]:
+    return [
+        {
+            "messages": [
+                {"role": "user", "content": f"{n}?"},
+                {"role": "assistant", "content": f"It is {n * n}."},
+            ]
+        }
+        for n in range(count)
+    ]
+
+
+@pytest.fixture
+def children() -> Iterator[list[subprocess.Popen[str]]]:
+    started: list[subprocess.Popen[str]] = []
+    yield started
+    for child in started:
+        child.kill()
+        child.wait()
+
+
+def start(folder: Path, children: list[subprocess.Popen[str]], *program: str) -> subprocess.Popen[str]:
+    child = subprocess.Popen(
+        [sys.executable, *(program or ("-m", "tuning.trainer.job.child")), str(folder)],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    children.append(child)
+    return child
+
+
+def lines_of(folder: Path) -> list[Line]:
+    path = folder / "progress.jsonl"
+    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+
+
+def of_type(folder: Path, name: str) -> list[Line]:
+    return [line for line in lines_of(folder) if line["type"] == name]
+
+
+def wait_for_step(folder: Path, step: int) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not any(line["step"] >= step for line in of_type(folder, "step")):
+        assert time.monotonic() < deadline, lines_of(folder)
+        time.sleep(0.02)
+
+
+def test_a_spec_survives_its_file(tmp_path: Path, model_folder: Path) -> None:
+    spec = write_job(tmp_path, model_folder, chat_rows(1), target_modules=("q_proj",), warmup_steps=None)
+    assert read_spec(tmp_path / "job.json") == spec
+
+
+def test_an_architecture_without_a_plan_trains_all_the_same(base: BaseModel) -> None:
+    dataset = Dataset(row_form="chat", examples=[Example((1, 2, 3), (0.0, 1.0, 1.0), 1)])
+    assert plan_terms(base, job_spec(), dataset)["weights"] > 0
+    base.causal.config.hidden_act = "unheard_of"
+    assert plan_terms(base, job_spec(), dataset) == {}
+
+
+@pytest.mark.slow
+def test_a_child_trains_and_after_kills_and_pauses_goes_on(
+    tmp_path: Path, model_folder: Path, children: list[subprocess.Popen[str]]
+) -> None:
+    uncut, folder = tmp_path / "uncut", tmp_path / "interrupted"
+    for each in (uncut, folder):
+        each.mkdir()
+        write_job(each, model_folder, chat_rows(8), n_epochs=40)
+    assert start(uncut, children).wait(WAIT_S) == 0
+    expected = {line["step"]: line["train_loss"] for line in of_type(uncut, "step")}
+    (started,) = of_type(uncut, "started")
+    assert started["total_steps"] == len(expected) == 160
+    assert started["num_trained_tokens"] > 0 and started["plan"]["weights"] > 0
+    child = start(folder, children)
+    wait_for_step(folder, 20)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    paused = start(folder, children)
+    wait_for_step(folder, 60)
+    paused.send_signal(signal.SIGTERM)
+    assert paused.wait(30) == 0 and of_type(folder, "paused")
+    assert start(folder, children).wait(WAIT_S) == 0
+    losses = {line["step"]: line["train_loss"] for line in of_type(folder, "step")}
+    assert losses.keys() == expected.keys()
+    assert max(abs(losses[step] - expected[step]) for step in expected) < 1e-4
+    (finished,) = of_type(folder, "finished")
+    assert Path(finished["folder"], "adapter_model.safetensors").exists()
+
+
+@pytest.mark.slow
+def test_a_full_job_that_is_killed_at_half_goes_on_from_its_saved_state(
+    tmp_path: Path, model_folder: Path, children: list[subprocess.Popen[str]]
+) -> None:
+    uncut, folder = tmp_path / "uncut", tmp_path / "killed"
+    for each in (uncut, folder):
+        each.mkdir()
+        write_job(each, model_folder, chat_rows(8), n_epochs=20, finetuning_type="full")
+    assert start(uncut, children).wait(WAIT_S) == 0
+    child = start(folder, children)
+    wait_for_step(folder, 40)
+    child.send_signal(signal.SIGKILL)
+    child.wait()
+    before = lines_of(folder)
+    assert start(folder, children).wait(WAIT_S) == 0
+    resumed_at = next(line["step"] for line in lines_of(folder)[len(before) :] if line["type"] == "step")
+    assert 1 < resumed_at <= before[-1]["step"] + 1, "it went on from a state that the first process saved"
+    expected, losses = (
+        {line["step"]: line["train_loss"] for line in of_type(each, "step")} for each in (uncut, folder)
+    )
+    assert losses.keys() == expected.keys() == set(range(1, 81))
+    assert max(abs(losses[step] - expected[step]) for step in expected) < 1e-4
+    weights = [
+        load_file(Path(finished["folder"], "model.safetensors"))
+        for each in (uncut, folder)
+        for finished in of_type(each, "finished")
+    ]
+    assert all(torch.allclose(weight, weights[1][name], atol=1e-5) for name, weight in weights[0].items())
+
+
+@pytest.mark.slow
+def test_refused_memory_ends_in_words(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
+    """64 rows of 60 tokens at once on models/demo take several hundred MB; the child may have 150 MB."""
+    rows = [{"text": f"{number} " + "one two three four five six " * 10} for number in range(64)]
+    write_job(tmp_path, ROOT / "models" / "demo", rows, batch_size=64)
+    assert start(tmp_path, children, "-c", SHORT_OF_MEMORY).wait(WAIT_S) == 1
+    (failed,) = of_type(tmp_path, "failed")
+    assert failed["code"] == "out_of_memory" and "a smaller batch_size" in failed["message"]
+    assert not of_type(tmp_path, "step")
+
+
+@pytest.mark.slow
+def test_a_failure_ends_in_words(
+    tmp_path: Path, model_folder: Path, children: list[subprocess.Popen[str]]
+) -> None:
+    write_job(tmp_path, model_folder, [*chat_rows(2), {"messages": "none"}])
+    assert start(tmp_path, children).wait(60) == 1
+    (failed,) = of_type(tmp_path, "failed")
+    assert failed["code"] == "invalid_training_file" and failed["param"] == "training_file"
+    assert failed["message"].startswith("Line 3: ")

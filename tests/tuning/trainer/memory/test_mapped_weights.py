@@ -1,0 +1,167 @@
+"""A trainer maps the packed weights that the server has kept: the same memory, values and plan."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import transformers
+from torch import Tensor
+
+from inference.load_recipe import find_weight_file, make_recipe
+from inference.model import weight_cache
+from inference.model.quantization.packed_tensor import Dequantized
+from inference.model.quantization.replace import packed_matrices
+from inference.model.weight_cache import mapped_file
+from inference.process.mmap_release import is_mapped
+from settings.groups import EngineSettings, ModelSettings
+from tests import gguf_files, tiny
+from tests.families import needs_fused
+from tests.tuning.trainer.conftest import job_spec, make_data
+from tuning.trainer.base_model import BaseModel
+from tuning.trainer.lora import LoraOptions
+from tuning.trainer.memory.memory_plan import plan_memory
+from tuning.trainer.open_base import open_base
+from tuning.trainer.server import TrainerServer
+from tuning.trainer.trainer import Trainer
+from tuning.types import TrainingBase
+
+pytestmark = needs_fused
+ENGINE = EngineSettings(
+    context=64, max_sequences=2, kv_memory_bytes=1 << 24, max_batch_tokens=64, max_queued_tokens=100
+)
+
+
+@pytest.fixture(autouse=True)
+def keep_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(weight_cache, "MIN_BYTES", 0)
+
+
+def llama(folder: Path) -> Path:
+    return tiny.llama(folder / "llama", tie_word_embeddings=True)
+
+
+def gguf(folder: Path) -> Path:
+    return gguf_files.write(tiny.llama(folder / "llama"), folder / "llama" / "model.gguf")
+
+
+def conv1d(folder: Path) -> Path:
+    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=320, n_positions=128)
+    return tiny.save_model(folder / "gpt2", transformers.GPT2LMHeadModel, config)
+
+
+def serve(source: Path, folder: Path, dtype: str, quantize: str) -> tuple[Any, TrainingBase]:
+    """The served model, and what its trainer loads. The server's first start keeps the weights."""
+    settings = ModelSettings(device="cpu", dtype=dtype, quantize=quantize, weight_cache_dir=str(folder))
+    weight_file = find_weight_file(source, settings)
+    assert weight_file
+    served, _ = make_recipe(source, settings, replace(ENGINE, runner="auto")).load_model()
+    base = TrainingBase(
+        names=("served",),
+        model_folder=str(source),
+        context=64,
+        dtype=dtype,
+        quantize=quantize,
+        device="cpu",
+        weight_file=str(weight_file),
+        shares_weights=is_mapped(weight_file),
+    )
+    return served.model, base
+
+
+@pytest.fixture
+def wait_for_writers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A start ends when its weights are kept."""
+    keep = weight_cache.WeightCache.keep
+
+    def keep_and_wait(*args: Any) -> None:
+        if writer := keep(*args):
+            writer.join()
+
+    monkeypatch.setattr(weight_cache.WeightCache, "keep", keep_and_wait)
+
+
+@pytest.mark.usefixtures("wait_for_writers")
+@pytest.mark.parametrize(
+    ("make_source", "dtype", "quantize"),
+    [
+        (llama, "float32", "none"),
+        (llama, "bfloat16", "none"),
+        (llama, "bfloat16", "int8"),
+        (llama, "bfloat16", "int4"),
+        (gguf, "bfloat16", "none"),
+        (conv1d, "bfloat16", "int8"),
+    ],
+)
+def test_a_trainer_has_the_values_and_the_memory_of_the_server(
+    make_source: Callable[[Path], Path], dtype: str, quantize: str, tmp_path: Path
+) -> None:
+    source = make_source(tmp_path)
+    serve(source, tmp_path / "weights", dtype, quantize)
+    served, spec = serve(source, tmp_path / "weights", dtype, quantize)
+    opened = open_base(spec, quantize)
+    file, own_file = mapped_file(served), mapped_file(opened.causal)
+    assert spec.shares_weights and file and own_file and file.about == own_file.about
+    values = [matrix.unpack() for matrix in packed_matrices(served)]
+    assert all(map(torch.equal, values, [matrix.unpack() for matrix in packed_matrices(opened.causal)]))
+    logprobs, gradients = one_pass(opened)
+    with Dequantized():  # torch computes with the same values
+        expected, expected_gradients = one_pass(open_base(spec, quantize))
+    tolerance = 1e-5 if dtype == "float32" else 0.05
+    assert (logprobs - expected).abs().max() <= tolerance
+    for gradient, other in zip(gradients, expected_gradients, strict=True):
+        assert (gradient - other).norm() <= 10 * tolerance * other.norm() + 1e-6
+
+
+def one_pass(base: BaseModel) -> tuple[Tensor, list[Tensor]]:
+    """The log probabilities of a pass, and the gradients of a new adapter."""
+    trainer = Trainer(base)
+    trainer.create_run("run", LoraOptions(rank=4, train_output=True))
+    for weight in trainer.parameters("run"):
+        torch.nn.init.normal_(weight, std=0.02)
+    result = trainer.forward_backward(
+        "run", make_data([20, 9], vocab_size=300, weights=lambda _: 1.0), "cross_entropy"
+    )
+    return torch.cat(list(result.logprobs)), [weight.grad for weight in trainer.parameters("run")]  # type: ignore[misc]
+
+
+@pytest.mark.usefixtures("wait_for_writers")
+def test_the_plan_counts_shared_weights_once(tmp_path: Path) -> None:
+    source = llama(tmp_path)
+    _, first = serve(source, tmp_path / "weights", "bfloat16", "none")
+    assert not first.shares_weights, "the first start has packed them in memory of its own"
+    _, second = serve(source, tmp_path / "weights", "bfloat16", "none")
+    weights, num_norms = {}, 2 * 2 + 1
+    for name, base in {"plain": replace(first, weight_file=""), "own": first, "shared": second}.items():
+        config = TrainerServer(base).config
+        spec = replace(job_spec(), dtype="bfloat16", device="cpu", model_folder=str(source))
+        spec = replace(spec, weight_file=base.weight_file, shares_weights=base.shares_weights)
+        weights[name] = plan_memory(config, spec, 64).weights
+    copied = 2 * num_norms * tiny.LLAMA["hidden_size"]
+    assert weights["shared"] == copied
+    assert weights["plain"] <= weights["own"] < 1.1 * weights["plain"], "whole panels"
+
+
+@pytest.mark.usefixtures("wait_for_writers")
+def test_shared_weights_are_no_memory_of_the_trainer(tmp_path: Path) -> None:
+    source = llama(tmp_path)
+    serve(source, tmp_path / "weights", "bfloat16", "none")
+    _, base = serve(source, tmp_path / "weights", "bfloat16", "none")
+    server, other = TrainerServer(base), TrainerServer(replace(base, shares_weights=False))
+    assert server.trainer and other.trainer
+    size = Path(base.weight_file).stat().st_size
+    assert 0.9 * size < other.resident_bytes() - server.resident_bytes() < 1.1 * size
+
+
+@pytest.mark.usefixtures("wait_for_writers")
+@pytest.mark.parametrize("content", [None, b"no weights"], ids=["absent", "damaged"])
+def test_without_a_usable_file_the_weights_are_loaded(content: bytes | None, tmp_path: Path) -> None:
+    _, base = serve(llama(tmp_path), tmp_path / "weights", "bfloat16", "int8")
+    path = Path(base.weight_file)
+    path.unlink()
+    if content is not None:
+        path.write_bytes(content)
+    opened = open_base(base, "int8")
+    assert mapped_file(opened.causal) is None and packed_matrices(opened.causal) and not path.exists()
