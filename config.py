@@ -34,7 +34,7 @@ LOAD_WAIT_SECONDS = 120
 # Seconds after which a busy model takes no new requests if another one waits for its memory.
 MODEL_SWAP_SECONDS = 5
 
-# Models of MODELS that are in memory at the same time, at most; 0: as many as fit.
+# Models of MODELS that are awake in memory at the same time, at most; 0: as many as fit.
 MAX_LOADED_MODELS = 0
 
 # Your token from https://huggingface.co/settings/tokens, for gated and private models. Best kept in .env.

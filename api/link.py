@@ -15,6 +15,7 @@ from flask import Blueprint, Response, request
 from api.adapters import require_adapters
 from api.openapi.operation import Operation, attach_operation
 from api.response import Framing, respond
+from api.sleep_mode import reclaimable_bytes, sleeper
 from inference.backend import Backend
 from inference.embedding import Embedded, Embedding
 from inference.errors import BadRequest, ServerError
@@ -96,6 +97,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
         "info": lambda: result(backend.info()),
         "load": lambda: result(backend.load()),
         **adapter_views(backend),
+        **sleep_views(),
     }
     for name, view in views.items():
         operation = Operation(f"Link: {name}", media_type=MEDIA_TYPE, body_limit=MAX_BODY_BYTES)
@@ -124,6 +126,20 @@ def adapter_views(backend: Backend) -> Views:
         "adapter_folder": folder_of,
         "load_adapter": load,
         "unload_adapter": unload,
+    }
+
+
+def sleep_views() -> Views:
+    """How a parent lets the model sleep as deeply as it can, once its running answers have ended."""
+
+    def sleep() -> Response:
+        sleeper().sleep(sleeper().deepest_level, "wait")
+        return result(sleeper().is_sleeping)
+
+    return {
+        "sleep": sleep,
+        "wake_up": lambda: result(sleeper().wake_up()),
+        "reclaimable_bytes": lambda: result(reclaimable_bytes()),
     }
 
 

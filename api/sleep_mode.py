@@ -25,6 +25,16 @@ class Sleeper(Protocol):
     @property
     def is_sleeping(self) -> bool: ...
 
+    @property
+    def deepest_level(self) -> int:
+        """The level that releases the most memory."""
+        ...
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """What the deepest level releases."""
+        ...
+
     def sleep(self, level: int, mode: str) -> None:
         """Refuse new requests, end the running ones, and release memory."""
         ...
@@ -109,6 +119,12 @@ def sleeper() -> Sleeper:
         where = "only a model that this server loads itself, on a CPU in one process, can sleep"
         raise NotFound(f"{where}; POST /models/unload unloads one on demand")
     return sleep_mode
+
+
+def reclaimable_bytes() -> int:
+    """Bytes that the model of the running app gives back asleep; 0: it cannot sleep."""
+    sleep_mode: Sleeper | None = current_app.extensions[SLEEP_MODE]
+    return sleep_mode.reclaimable_bytes if sleep_mode else 0
 
 
 def sleep_reason() -> str:

@@ -103,6 +103,8 @@ INFO_DECODER = msgspec.msgpack.Decoder(ModelInfo)
 LOAD_DECODER = msgspec.msgpack.Decoder(BackendLoad)
 TOKENIZED_DECODER = msgspec.msgpack.Decoder(Tokenized)
 TEXT_DECODER = msgspec.msgpack.Decoder(str)
+COUNT_DECODER = msgspec.msgpack.Decoder(int)
+FLAG_DECODER = msgspec.msgpack.Decoder(bool)
 EMBEDDINGS_DECODER = msgspec.msgpack.Decoder(tuple[Embedding, ...])
 DOCUMENT_DECODER = msgspec.msgpack.Decoder(dict[str, Any])
 

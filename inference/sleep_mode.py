@@ -19,6 +19,7 @@ from inference.errors import BadRequest, Unavailable
 from inference.model.batch import Runner
 from inference.model.memory_usage import kv_cache_tensors
 from inference.native.weight_cache.file import PAGE
+from inference.process.malloc import trim_heap
 from inference.process.mmap_release import address_range, release_range
 
 # What sleeps, by the names of vLLM's tags.
@@ -51,6 +52,17 @@ class SleepMode:
     def is_sleeping(self) -> bool:
         """Whether new requests are refused."""
         return bool(self._sleeping_tags)
+
+    @property
+    def deepest_level(self) -> int:
+        """The level that releases the most."""
+        return DISCARD_KV_CACHE if self._mapped_weights is None else DISCARD_WEIGHTS
+
+    @property
+    def reclaimable_bytes(self) -> int:
+        """The bytes that the deepest level releases, once all of them have been used."""
+        tensors = [*kv_cache_tensors(self._runner), self._mapped_weights]
+        return sum(tensor.nbytes for tensor in tensors if tensor is not None)
 
     def sleep(self, level: int, mode: str) -> None:
         """Refuse new requests, end the running ones by `mode`, and release memory; waits for that.
@@ -107,6 +119,7 @@ class SleepMode:
             release_range(*address_range(data))
         if level == DISCARD_WEIGHTS and self._mapped_weights is not None:
             release_range(*address_range(self._mapped_weights))
+        trim_heap()
         self._sleeping_tags = frozenset(TAGS)
         self._engine.pause(SLEEPING)  # again: it may have been woken meanwhile
         return True

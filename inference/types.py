@@ -11,7 +11,7 @@ from inference.sampling import Sampling
 Role = Literal["system", "user", "assistant", "tool"]
 FinishReason = Literal["stop", "length", "deadline", "cancelled", "filtered"]
 ConstraintKind = Literal["json_schema", "regex", "choice", "grammar", "json"]
-ModelStatus = Literal["unloaded", "loading", "loaded", "unloading", "failed"]
+ModelStatus = Literal["unloaded", "loading", "loaded", "sleeping", "unloading", "failed"]
 ToolFormat = Literal["json", "function_tag", "python_list"]
 
 

@@ -96,6 +96,20 @@ def test_level_2_discards_mapped_weights_that_come_back_by_themselves(
     assert ids(generate(backend)) == first
 
 
+def test_the_deepest_level_gives_back_the_cache_and_what_is_mapped(
+    loaded: LoadedEngine, sleep_mode: SleepMode
+) -> None:
+    file, engine, runner = (
+        mapped_file(loaded.loaded_model.model),
+        loaded.engine,
+        loaded.selected_runner.runner,
+    )
+    assert file is not None and sleep_mode.deepest_level == 2
+    unmapped = SleepMode(engine, loaded.engine_thread, runner, None)
+    assert unmapped.deepest_level == 1 and unmapped.reclaimable_bytes > 0
+    assert sleep_mode.reclaimable_bytes == unmapped.reclaimable_bytes + file.memory.nbytes
+
+
 def test_a_sleeping_model_refuses_requests(backend: Backend, sleep_mode: SleepMode) -> None:
     sleep_mode.sleep(1, "wait")
     with pytest.raises(Unavailable, match="the model sleeps: POST /wake_up"):

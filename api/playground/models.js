@@ -3,7 +3,13 @@
 import { callServer } from "./server.js";
 
 /** What a menu says of a model that is not in memory. */
-const STATES = { unloaded: "asleep", loading: "loading", unloading: "leaving", failed: "refused" };
+const STATES = {
+  unloaded: "not loaded",
+  loading: "loading",
+  sleeping: "asleep",
+  unloading: "leaving",
+  failed: "refused",
+};
 
 /** Load the list when the API key changes, and again when the window gets the focus: adapters come and go. */
 export function followModels(store) {

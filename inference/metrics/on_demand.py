@@ -14,7 +14,7 @@ class OnDemandMetrics:
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._loaded = Gauge(
-            "hearth_model_loaded", "Whether the model is in memory", ("model",), registry=registry
+            "hearth_model_loaded", "Whether the model takes requests", ("model",), registry=registry
         )
         self._status = Gauge(
             "hearth_model_status", "1 for the model's status", ("model", "status"), registry=registry
@@ -24,6 +24,12 @@ class OnDemandMetrics:
         )
         self._load_seconds = Gauge(
             "hearth_model_load_seconds", "Seconds of the latest load", ("model",), registry=registry
+        )
+        self._sleeps = Counter(
+            "hearth_model_sleeps", "How often the model was put to sleep", ("model",), registry=registry
+        )
+        self._wake_seconds = Gauge(
+            "hearth_model_wake_seconds", "Seconds until the model last woke", ("model",), registry=registry
         )
         self._unloads = Counter(
             "hearth_model_unloads", "Unloads by reason", ("model", "reason"), registry=registry
@@ -41,6 +47,14 @@ class OnDemandMetrics:
             self._load_seconds.labels(model).set(seconds)
             self._loaded.labels(model).set(1)
 
+    def record_sleep(self, model: str) -> None:
+        self._loaded.labels(model).set(0)
+        self._sleeps.labels(model).inc()
+
+    def record_wake(self, model: str, seconds: float) -> None:
+        self._loaded.labels(model).set(1)
+        self._wake_seconds.labels(model).set(seconds)
+
     def record_unload(self, model: str, reason: str) -> None:
         """reason: "idle", "memory", "request" or "crash"."""
         self._loaded.labels(model).set(0)
@@ -48,7 +62,8 @@ class OnDemandMetrics:
 
     def forget(self, model: str) -> None:
         """Drop the series of a model that is served no more."""
-        for metric in (self._loaded, self._status, self._loads, self._load_seconds, self._unloads):
+        series = (self._loaded, self._status, self._loads, self._load_seconds, self._unloads)
+        for metric in (*series, self._sleeps, self._wake_seconds):
             metric.remove_by_labels({"model": model})
 
 

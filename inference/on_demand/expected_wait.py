@@ -3,7 +3,7 @@
 from collections.abc import Collection
 
 from inference.on_demand.managed_model import ManagedModel
-from inference.on_demand.residency import MemoryCapacity
+from inference.on_demand.residency import Departures, MemoryCapacity
 
 
 def seconds_until_loaded(
@@ -16,6 +16,6 @@ def seconds_until_loaded(
         return loads_s
     first = min((*earlier, model), key=lambda each: each.queued_at)
     others = [each for each in models if each.occupies_memory and each is not first]
-    leaving = capacity.choose_leaving(others, first) or ()
-    ends_s = [each.durations.last_end_s(each.answer_starts) for each in others if each in leaving]
+    departures = capacity.choose_departures(others, first) or Departures()
+    ends_s = [each.durations.last_end_s(each.answer_starts) for each in departures.leaving]
     return loads_s + max(ends_s, default=0.0)

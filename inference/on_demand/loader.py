@@ -1,11 +1,11 @@
 """Loads models when requests need them; unloads them when they are idle or another one needs the memory.
 
-Everything runs on the server's event loop: one task takes one model after the other from a queue. Does not
-know what a model's process is, nor how a request is answered.
+In the second case they sleep where the others leave room. Everything runs on the server's event loop: one
+task takes one model after the other from a queue. Does not know what a model's process is, nor how a request
+is answered.
 """
 
 import asyncio
-import logging
 import time
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Coroutine, Mapping, Sequence
@@ -16,6 +16,7 @@ from math import inf
 from inference.errors import NotFound, Unavailable
 from inference.metrics.on_demand import OnDemandMetrics
 from inference.on_demand.expected_wait import seconds_until_loaded
+from inference.on_demand.lifecycle import ModelLifecycle
 from inference.on_demand.managed_model import (
     FAILED_REST_S,
     LoadFailed,
@@ -24,11 +25,8 @@ from inference.on_demand.managed_model import (
     ManagedModel,
     ManagedProcess,
     NotLoaded,
-    describe_failure,
 )
-from inference.on_demand.residency import MemoryCapacity
-
-log = logging.getLogger(__name__)
+from inference.on_demand.residency import Departures, MemoryCapacity
 
 
 class ModelLoader:
@@ -46,7 +44,7 @@ class ModelLoader:
         self._models: Mapping[str, ManagedModel] = {}
         self._capacity = capacity
         self._limits = limits
-        self._make_process = make_process
+        self._lifecycle = ModelLifecycle(make_process, metrics, clock, self._note_change)
         self._metrics = metrics
         self._clock = clock
         self._queue: deque[ManagedModel] = deque()
@@ -161,90 +159,78 @@ class ModelLoader:
                 return ""
             await self._make_room(model)
             if model.is_needed:
-                await self._start(model)
+                await self._wake_or_start(model)
             return ""
         except Exception as error:
-            model.problem = describe_failure(model.name, error)
-        log.warning("event=load_failed model=%s: %s", model.name, model.problem)
-        model.status, model.failed_at = "failed", self._clock()
-        self._metrics.record_load(model.name, None)
-        return model.problem
+            self._lifecycle.record_failure(model, error)
+            return model.problem
 
     async def _make_room(self, model: ManagedModel) -> None:
         """Let models leave until this one fits. Raises LoadFailed if it never does."""
         while model.is_needed:
             others = [each for each in self._models.values() if each.occupies_memory and each is not model]
-            if model.status != "unloading" and self._capacity.has_room_for([model, *others]):
-                return
-            leaving = self._capacity.choose_leaving(others, model)
-            if leaving is None:
+            departures = self._capacity.choose_departures(others, model)
+            if departures is None:
                 raise LoadFailed(f"{model.name} needs more memory than the pinned models leave")
-            await self._let_leave([each for each in others if each in leaving], model)
+            if model.status != "unloading" and not departures.leaving:
+                return
+            await self._let_leave(departures, model)
 
-    async def _let_leave(self, leaving: Sequence[ManagedModel], incoming: ManagedModel) -> None:
-        """Unload the idle ones; busy ones take no new requests once `incoming` has waited long enough."""
+    async def _let_leave(self, departures: Departures[ManagedModel], incoming: ManagedModel) -> None:
+        """The idle ones leave; busy ones take no new requests once `incoming` has waited long enough.
+
+        Those that sleep already are unloaded last: the busy ones may end in another order than expected.
+        """
         due_in_s = []
-        for model in leaving:
+        awake = [model for model in departures.leaving if not model.is_asleep]
+        for model in awake:
             due_at = max(incoming.queued_at, model.loaded_at) + self._limits.swap_s
             if self._clock() >= due_at:
                 model.takes_requests = False
             elif not model.may_leave:
                 due_in_s.append(due_at - self._clock())
             if model.status == "loaded" and model.may_leave:
-                await self._stop(model, "memory")
-        if incoming.status == "unloading" or any(model.occupies_memory for model in leaving):
+                await self._leave(model, sleeps=model in departures.to_sleep)
+        if incoming.status == "unloading" or any(model.status in ("loaded", "unloading") for model in awake):
             await self._wait_for_change(min(due_in_s, default=None))
+            return
+        for model in departures.to_unload:
+            if model.status == "sleeping":
+                await self._lifecycle.stop(model, "memory")
 
-    async def _start(self, model: ManagedModel) -> None:
-        model.status, model.started_at = "loading", self._clock()
-        model.process = process = self._make_process(model.name)
-        log.info("event=model_loading model=%s", model.name)
-        try:
-            model.info = await process.start()
-        except BaseException:
-            model.process = None
-            await process.stop()
-            raise
-        model.note_loaded(self._clock())
-        log.info("event=model_loaded model=%s seconds=%.1f", model.name, model.load_s)
-        self._metrics.record_load(model.name, model.load_s)
-        self._spawn(self._watch(model, process))
+    async def _leave(self, model: ManagedModel, *, sleeps: bool) -> None:
+        """An idle model gives its memory back to another one. Its time in memory ends as if it were awake."""
+        if not sleeps:
+            await self._lifecycle.stop(model, "memory")
+            return
+        await self._lifecycle.sleep(model)
+        self._set_idle_timer(model)
 
-    async def _stop(self, model: ManagedModel, reason: str) -> None:
-        """Unload a model that answers no request. reason: "idle", "memory" or "request"."""
-        assert model.process is not None
-        process, model.process = model.process, None
-        model.cancel_idle_timer()
-        model.status = "unloading"
-        await process.stop()
-        model.status, model.takes_requests = "unloaded", True
-        log.info("event=model_unloaded model=%s reason=%s", model.name, reason)
-        self._metrics.record_unload(model.name, reason)
-        self._changed.set()
+    async def _wake_or_start(self, model: ManagedModel) -> None:
+        if model.status == "sleeping":
+            model.cancel_idle_timer()
+            await self._lifecycle.wake(model)
+        if model.status != "loaded":
+            self._spawn(self._watch(model, await self._lifecycle.start(model)))
 
     async def _watch(self, model: ManagedModel, process: ManagedProcess) -> None:
-        """Note that the process of a loaded model has ended by itself. A pinned model is loaded again."""
-        code = await process.wait()
-        if model.process is not process:  # it was stopped
-            return
-        log.error("event=model_crashed model=%s exit_code=%d", model.name, code)
-        model.process, model.status, model.takes_requests = None, "unloaded", True
-        self._metrics.record_unload(model.name, "crash")
-        self._changed.set()
-        if model.is_pinned:
+        """A pinned model is loaded again if its process ends by itself."""
+        if await self._lifecycle.wait_for_crash(model, process) and model.is_pinned:
             self._enqueue(model)
 
     async def _unload(self, model: ManagedModel) -> None:
         """Unload the model once it is idle, unless a request that comes meanwhile needs it."""
         while model.status == "loading":
             await self._wait_for_change(None)
+        if model.status == "sleeping":
+            await self._lifecycle.stop(model, "request")
         if model.status != "loaded":
             return
         model.takes_requests = False
         while model.num_running and not model.takes_requests:
             await self._wait_for_change(None)
         if model.status == "loaded" and not model.takes_requests:
-            await self._stop(model, "request")
+            await self._lifecycle.stop(model, "request")
 
     async def _remove(self, model: ManagedModel) -> None:
         """No request names the model any more; those that wait for it are answered."""
@@ -271,15 +257,24 @@ class ModelLoader:
     def _note_use(self, model: ManagedModel) -> None:
         """Begin the time after which the model is unloaded, if it is idle."""
         model.last_used = self._clock()
-        self._changed.set()
+        self._set_idle_timer(model)
+        self._note_change()
+
+    def _set_idle_timer(self, model: ManagedModel) -> None:
         model.cancel_idle_timer()
         leaves = not (model.is_pinned or model.is_busy) and model.keep_alive_s < inf
-        if model.status == "loaded" and leaves and self._loop:
-            model.idle_timer = self._loop.call_later(model.keep_alive_s, self._unload_if_idle, model)
+        if model.status in ("loaded", "sleeping") and leaves and self._loop:
+            idle_s = self._clock() - model.last_used
+            model.idle_timer = self._loop.call_later(
+                max(0.0, model.keep_alive_s - idle_s), lambda: self._spawn(self._unload_if_idle(model))
+            )
 
-    def _unload_if_idle(self, model: ManagedModel) -> None:
-        if model.status == "loaded" and not model.is_busy:
-            self._spawn(self._stop(model, "idle"))
+    async def _unload_if_idle(self, model: ManagedModel) -> None:
+        if model.status in ("loaded", "sleeping") and not model.is_busy:
+            await self._lifecycle.stop(model, "idle")
+
+    def _note_change(self) -> None:
+        self._changed.set()
 
     async def _wait_for_change(self, timeout_s: float | None) -> None:
         self._changed.clear()

@@ -16,6 +16,8 @@ from inference.types import ModelInfo, ModelStatus
 
 FAILED_REST_S = 10.0  # after a failed load: requests get its reason, and nothing is tried
 FIRST_LOAD_S = 10.0  # assumed of a model that has not been loaded yet
+FIRST_WAKE_S = 1.0  # assumed of a model that has not slept yet
+CPU = "cpu"
 
 log = logging.getLogger(__name__)
 
@@ -54,8 +56,26 @@ class ManagedProcess(Protocol):
         """Seconds that its download still takes; None: nothing is known."""
         ...
 
+    @property
+    def reclaimable_bytes(self) -> int:
+        """RAM that it gives back while the model sleeps; 0: the model cannot sleep."""
+        ...
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether the model sleeps, or is about to wake."""
+        ...
+
     async def start(self) -> ModelInfo:
         """Start it; when it answers requests, return what it says of the model. Raises LoadFailed."""
+        ...
+
+    async def sleep(self) -> None:
+        """Give memory back until the model wakes. Raises LoadFailed."""
+        ...
+
+    async def wake_up(self) -> None:
+        """Take requests again. Raises LoadFailed."""
         ...
 
     async def stop(self) -> None:
@@ -115,6 +135,7 @@ class ManagedModel:
     loaded_at: float = 0.0
     last_used: float = 0.0
     load_s: float = FIRST_LOAD_S
+    wake_s: float = FIRST_WAKE_S
     info: ModelInfo | None = None
     loading: asyncio.Future[str] | None = None
     unloading: asyncio.Task[None] | None = field(default=None, repr=False)
@@ -144,8 +165,20 @@ class ManagedModel:
         return self.num_waiting > 0 or self.is_requested or self.is_pinned
 
     @property
+    def is_asleep(self) -> bool:
+        """Whether it sleeps, or is about to wake."""
+        return self.process is not None and self.process.is_asleep
+
+    @property
     def occupies_memory(self) -> bool:
-        return self.status in ("loaded", "unloading")
+        return self.status in ("loaded", "sleeping", "unloading")
+
+    @property
+    def needs_asleep(self) -> Mapping[str, int] | None:
+        """Bytes on each device while it sleeps; None: it cannot sleep."""
+        if self.process is None or not self.process.reclaimable_bytes:
+            return None
+        return {**self.needs, CPU: max(0, self.needs[CPU] - self.process.reclaimable_bytes)}
 
     @property
     def status_detail(self) -> str:
@@ -170,15 +203,16 @@ class ManagedModel:
         return max(0.0, self.failed_at + FAILED_REST_S - now)
 
     def remaining_load_s(self, now: float) -> float:
-        """Seconds that are left of its load if it takes as long as the last one.
+        """Seconds that are left of its load, or until it is awake, if it takes as long as the last time.
 
         If it has taken longer already, it takes as long again.
         """
+        expected_s = self.wake_s if self.is_asleep else self.load_s
         if self.status != "loading":
-            return self.load_s
+            return expected_s
         elapsed_s = now - self.started_at
         download_s = (self.process and self.process.remaining_s) or 0.0
-        return max(download_s, self.load_s - elapsed_s if elapsed_s < self.load_s else elapsed_s)
+        return max(download_s, expected_s - elapsed_s if elapsed_s < expected_s else elapsed_s)
 
     def still_loading(self, now: float, wait_s: float) -> NotLoaded:
         """How far the load is, for a request that has waited long enough. wait_s: until it ends, expected."""
@@ -195,11 +229,12 @@ class ManagedModel:
         self.loading.set_result(problem)
         self.loading, self.is_requested = None, False
 
-    def note_loaded(self, now: float) -> None:
+    def note_loaded(self, now: float) -> float:
+        """It takes requests from now on. Returns the seconds that its load, or its wake, has taken."""
         self.status, self.takes_requests, self.problem = "loaded", True, ""
         self.is_expected = self.is_requested
         self.loaded_at = self.last_used = now
-        self.load_s = now - self.started_at
+        return now - self.started_at
 
     def cancel_idle_timer(self) -> None:
         if self.idle_timer is not None:

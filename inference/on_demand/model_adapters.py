@@ -36,13 +36,15 @@ class ProcessAdapters(Protocol):
 class OnDemandAdapter:
     """An adapter of a model that is loaded on demand.
 
-    item    of LORA_ADAPTERS, which the model's process loads at its start; empty: it was loaded by a request
-    folder  that it is loaded from with the model; None: as `item` says
+    item        of LORA_ADAPTERS, which the model's process loads at its start; empty: a request loaded it
+    folder      that it is loaded from with the model; None: as `item` says
+    is_pending  the model's process has not loaded it, if there is one: it was starting, or the model slept
     """
 
     card: AdapterCard
     item: str = ""
     folder: Path | None = None
+    is_pending: bool = False
 
 
 class ModelAdapters:
@@ -93,7 +95,7 @@ class ModelAdapters:
         if self._residence.is_attached:
             self._residence.run(self._add(name, folder, source))
         else:
-            adapter = OnDemandAdapter(self._new_card(name, source), folder=folder)
+            adapter = OnDemandAdapter(self._new_card(name, source), folder=folder, is_pending=True)
             self._list({**self._adapters, name: adapter})
 
     def folder_of(self, name: str) -> Path:
@@ -104,7 +106,7 @@ class ModelAdapters:
         self._residence.run(self._unload(name))
 
     async def restore(self) -> None:
-        """Load the adapters into a process that has just started. Raises UpstreamFailure.
+        """Give a process that has just started or woken the listed adapters. Raises UpstreamFailure.
 
         An adapter whose files are refused now is listed no more.
         """
@@ -122,7 +124,7 @@ class ModelAdapters:
         """The adapter with what its process says of it; None: it is refused."""
         card = adapter.card
         try:
-            if adapter.folder:
+            if adapter.folder and (adapter.is_pending or loaded is None):
                 loaded = await self._in_process.load(card.name, adapter.folder, card.source, replace=True)
         except UpstreamFailure as failure:
             if failure.outcome != "bad_request":
@@ -130,7 +132,7 @@ class ModelAdapters:
             log.warning("event=adapter_not_restored adapter=%s: %s", card.name, failure.error.message)
             return None
         assert loaded is not None, "a process loads its LORA_ADAPTERS before it listens"
-        return replace(adapter, card=replace(card, rank=loaded.rank, nbytes=loaded.nbytes))
+        return replace(adapter, card=replace(card, rank=loaded.rank, nbytes=loaded.nbytes), is_pending=False)
 
     async def _load(self, name: str, folder: Path, source: str, replaces: bool) -> AdapterCard:
         async with self._residence.use(), self._changing:
@@ -143,12 +145,12 @@ class ModelAdapters:
         async with self._changing:
             try:
                 loaded = await self._in_process.load(name, folder, source, replace=True)
-                card = replace(loaded, number=next(self._numbers))
+                adapter = OnDemandAdapter(replace(loaded, number=next(self._numbers)), folder=folder)
             except UpstreamFailure as failure:  # of most reasons: the model is not in memory
                 if failure.outcome == "bad_request":
                     raise
-                card = self._new_card(name, source)
-            self._list({**self._adapters, name: OnDemandAdapter(card, folder=folder)})
+                adapter = OnDemandAdapter(self._new_card(name, source), folder=folder, is_pending=True)
+            self._list({**self._adapters, name: adapter})
 
     async def _folder_of(self, name: str) -> Path:
         async with self._residence.use():
@@ -159,7 +161,7 @@ class ModelAdapters:
             if name not in self._adapters:
                 raise NotFound(f"adapter {name!r} not found")
             self._list({other: each for other, each in self._adapters.items() if other != name})
-            with suppress(UpstreamFailure):  # a process that does not run has nothing to unload
+            with suppress(UpstreamFailure):  # a process that does not run has none; one that sleeps, later
                 await self._in_process.unload(name)
 
     def _list(self, adapters: Mapping[str, OnDemandAdapter]) -> None:

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from dataclasses import replace
 from typing import IO
 
@@ -27,7 +27,7 @@ from inference.process import memory_shortage
 from inference.process.child_program import ROOT, launch_command
 from inference.process.unix_socket import is_listening
 from inference.remote.failures import UpstreamFailure
-from inference.remote.upstreams.link import fetch_info
+from inference.remote.upstreams import link
 from inference.types import ModelInfo
 from settings.model_list import RemoteModel
 from settings.schema import Settings
@@ -38,6 +38,7 @@ OWN_NAME = "hearth: "
 NO_MEMORY = OWN_NAME + memory_shortage.NOT_ENOUGH  # begins the sentence of a start without memory
 REPORT_KEYS = {"findings", "report", "total_bytes"}  # of the checks, of the memory, of a download
 STOP_TIMEOUT_S = 20.0
+SLEEP_TIMEOUT_S = 10.0  # what it releases is released at once
 READ_TIMEOUT_S = 2.0  # after its end: a child of its own may have its output open
 KILL_TIMEOUT_S = 5.0  # a process that waits for a network disk may outlast SIGKILL
 
@@ -61,6 +62,8 @@ class ModelProcess:
         self._progress = ""
         self._remaining_s: float | None = None
         self._problem = ""
+        self._reclaimable_bytes = 0
+        self._is_asleep = False
 
     @property
     def progress(self) -> str:
@@ -70,11 +73,46 @@ class ModelProcess:
     def remaining_s(self) -> float | None:
         return self._remaining_s
 
+    @property
+    def reclaimable_bytes(self) -> int:
+        return self._reclaimable_bytes
+
+    @property
+    def is_asleep(self) -> bool:
+        return self._is_asleep
+
     async def start(self) -> ModelInfo:
         process = self._launch()
+        async with self._limit_stalls(process):
+            return await self._wait_until_ready(process)
+
+    async def sleep(self) -> None:
+        try:
+            async with asyncio.timeout(SLEEP_TIMEOUT_S):
+                await link.put_to_sleep(self._model)
+        except TimeoutError:
+            raise LoadFailed(f"{self._name} did not sleep within {SLEEP_TIMEOUT_S:.0f} s") from None
+        except UpstreamFailure as failure:
+            raise LoadFailed(failure.error.message) from None
+        self._is_asleep = True
+
+    async def wake_up(self) -> None:
+        assert self._process is not None
+        try:
+            async with self._limit_stalls(self._process):
+                await link.wake_up(self._model)
+                if self._adapters:
+                    await self._adapters.restore()
+        except UpstreamFailure as failure:
+            raise LoadFailed(failure.error.message) from None
+        self._is_asleep = False
+
+    @contextlib.asynccontextmanager
+    async def _limit_stalls(self, process: subprocess.Popen[bytes]) -> AsyncIterator[None]:
+        """Raise LoadFailed in the block once the process gets no further."""
         try:
             async with limit_stalls(process.pid, STALL_S):
-                return await self._wait_until_ready(process)
+                yield
         except TimeoutError:
             details = f" ({self._progress})" if self._progress else ""
             raise LoadFailed(
@@ -107,7 +145,8 @@ class ModelProcess:
         try:
             if self._adapters:
                 await self._adapters.restore()
-            return await fetch_info(self._model)
+            self._reclaimable_bytes = await link.fetch_reclaimable_bytes(self._model)
+            return await link.fetch_info(self._model)
         except UpstreamFailure as failure:
             raise LoadFailed(failure.error.message) from None
 

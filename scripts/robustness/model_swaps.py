@@ -4,9 +4,10 @@
 
 Three copies of a model, two of them with adapters, are loaded on demand, and two fit. Each client sends one
 request after the other, each to a model or an adapter drawn at random; some models are unloaded by request.
-The least number of loads is that of an oracle that serves the requests one at a time in the order of their
-arrival and knows all later ones: it unloads the model that is needed last (Belady, 1966). A server may need
-fewer, because it groups requests that wait.
+A model that leaves for another one sleeps, and is woken without a load. The least number of loads is that of
+an oracle that serves the requests one at a time in the order of their arrival and knows all later ones: it
+unloads the model that is needed last (Belady, 1966). A server may need fewer, because it groups requests that
+wait.
 """
 
 import argparse
@@ -55,11 +56,15 @@ class TimedText(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SwapResults:
-    """received: of each request; None: there was no answer. texts: of each name, alone."""
+    """received: of each request; None: there was no answer. texts: of each name, alone.
+
+    num_sleeps  how often a model made room and kept its process
+    """
 
     received: Sequence[TimedText | None]
     texts: Mapping[str, str]
     num_loads: int
+    num_sleeps: int
     memory: ProcessPeak
 
 
@@ -134,11 +139,20 @@ def run(names: Sequence[str], num_clients: int, swap_seconds: float) -> SwapResu
         planned = planned_bytes(flags)
         with serving(*flags) as server, ThreadPoolExecutor(num_clients) as clients:
             texts = {name: (fetch_answer(server, name) or TimedText("", 0.0)).text for name in MODEL_OF}
-            num_loads_before = server.metric("hearth_model_loads_total")
+            loads_before, sleeps_before = count_loads(server), count_sleeps(server)
             with recording_peak(server.process.pid, planned) as memory:
                 received = list(clients.map(fetch, range(len(names))))
-            num_loads = round(server.metric("hearth_model_loads_total") - num_loads_before)
-            return SwapResults(received, texts, num_loads, memory)
+            num_loads = count_loads(server) - loads_before
+            num_sleeps = count_sleeps(server) - sleeps_before
+            return SwapResults(received, texts, num_loads, num_sleeps, memory)
+
+
+def count_loads(server: Server) -> int:
+    return round(server.metric("hearth_model_loads_total"))
+
+
+def count_sleeps(server: Server) -> int:
+    return round(server.metric("hearth_model_sleeps_total"))
 
 
 def figures_of(names: Sequence[str], results: SwapResults) -> list[JudgedFigure]:
@@ -153,7 +167,12 @@ def figures_of(names: Sequence[str], results: SwapResults) -> list[JudgedFigure]
     return [
         JudgedFigure("answers lost or wrong", f"{num_wrong} of {len(names)}", "0", not num_wrong),
         JudgedFigure("texts of models and adapters", f"{len(set(results.texts.values()))}", "4", is_distinct),
-        JudgedFigure("loads", f"{results.num_loads}", f"{least} of an oracle", results.num_loads <= least),
+        JudgedFigure(
+            "loads, and models put to sleep",
+            f"{results.num_loads} + {results.num_sleeps}",
+            f"{least} loads of an oracle",
+            results.num_loads + results.num_sleeps <= least,
+        ),
         JudgedFigure("longest wait", f"{longest_s:.1f} s", f"{LOAD_WAIT_S} s", longest_s <= LOAD_WAIT_S),
         JudgedFigure(
             "most memory of a model's process",
@@ -164,8 +183,8 @@ def figures_of(names: Sequence[str], results: SwapResults) -> list[JudgedFigure]
         JudgedFigure(
             "most processes at a time",
             f"{memory.num_processes}",
-            f"{NUM_LOADED}",
-            memory.num_processes <= NUM_LOADED,
+            f"{len(ADAPTERS)}",
+            memory.num_processes <= len(ADAPTERS),
         ),
     ]
 

@@ -1,12 +1,15 @@
 """vLLM's routes of sleep mode."""
 
 from collections.abc import Collection
+from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
+from msgspec.msgpack import Decoder
 
 from api import create_app
-from inference.errors import BadRequest
+from inference.errors import BadRequest, NotFound
+from inference.link_messages import COUNT_DECODER, FLAG_DECODER, LENGTH_BYTES, read_message
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models
 
@@ -15,6 +18,8 @@ KEY = {"Authorization": "Bearer secret"}
 
 class FakeSleeper:
     """Notes the calls; wakes by two tags."""
+
+    deepest_level, reclaimable_bytes = 2, 1 << 40
 
     def __init__(self) -> None:
         self.calls: list[tuple[object, ...]] = []
@@ -51,6 +56,26 @@ def test_a_model_sleeps_and_wakes(client: FlaskClient, sleeper: FakeSleeper) -> 
     assert half.json == {"status": "sleeping", "tags": ["weights"]}
     assert client.post("/wake_up", headers=KEY).json == {"status": "awake", "tags": None}
     assert sleeper.calls == [(1, "abort"), (2, "wait"), ("weights",), ("weights", "kv_cache")]
+
+
+def test_a_parent_lets_the_model_sleep_as_deeply_as_it_can(sleeper: FakeSleeper) -> None:
+    settings = ServerSettings(has_link=True)
+    child = create_app(make_models(FakeBackend()), settings, sleeper=sleeper).test_client()
+
+    def call(path: str, decoder: Decoder[Any]) -> Any:
+        return read_message(child.post(path).data[LENGTH_BYTES:], decoder)
+
+    assert call("/link/reclaimable_bytes", COUNT_DECODER) == 1 << 40
+    assert call("/link/sleep", FLAG_DECODER) and call("/link/wake_up", FLAG_DECODER)
+    assert sleeper.calls == [(2, "wait"), ("weights", "kv_cache")]
+
+
+def test_a_model_that_cannot_sleep_has_nothing_to_give_back() -> None:
+    child = create_app(make_models(FakeBackend()), ServerSettings(has_link=True)).test_client()
+    response = child.post("/link/reclaimable_bytes")
+    assert read_message(response.data[LENGTH_BYTES:], COUNT_DECODER) == 0
+    with pytest.raises(NotFound, match="on a CPU in one process, can sleep"):
+        read_message(child.post("/link/sleep").data[LENGTH_BYTES:], FLAG_DECODER)
 
 
 def test_the_routes_need_a_key(client: FlaskClient, sleeper: FakeSleeper) -> None:

@@ -1,4 +1,4 @@
-"""Two local models in one server, of which one fits: loads, swaps, crashes, unloads, in real processes."""
+"""Two local models in one server, of which one is awake: loads, sleep, crashes, in real processes."""
 
 import json
 import os
@@ -110,6 +110,15 @@ def children(models: ServerProcess) -> list[psutil.Process]:
     return psutil.Process(models.process.pid).children()
 
 
+def count_changes(models: ServerProcess) -> dict[str, float]:
+    """How often models were loaded, and put to sleep."""
+    metrics = requests.get(f"{models.url}/metrics", timeout=10).text
+    return {
+        change: sum(map(float, re.findall(rf"^hearth_model_{change}_total.* (\S+)$", metrics, re.MULTILINE)))
+        for change in ("loads", "sleeps")
+    }
+
+
 def wait_until_unloaded(models: ServerProcess, model: str) -> None:
     end = time.monotonic() + 30
     while statuses(models)[model] != "unloaded":
@@ -121,9 +130,18 @@ def test_models_take_turns_in_the_memory_of_one(models: ServerProcess) -> None:
     assert statuses(models) == {"a": "unloaded", "b": "unloaded", "bee": "unloaded"} and not children(models)
     with ThreadPoolExecutor(8) as pool:
         answers_in_order = list(pool.map(lambda name: ask(models, name), ["a", "bee"] * 4))
-    assert answers_in_order == [PARIS] * 8 and len(children(models)) == 1
-    metrics = requests.get(f"{models.url}/metrics", timeout=10).text
-    assert metrics.count("hearth_model_unloads_total{model=") == 1, "eight mixed requests took one swap"
+    assert answers_in_order == [PARIS] * 8
+    assert count_changes(models) == {"loads": 2, "sleeps": 1}, "eight mixed requests took one swap"
+
+
+def test_a_model_that_sleeps_is_woken_and_not_loaded(models: ServerProcess) -> None:
+    processes = {child.pid for child in children(models)}
+    for _ in range(2):
+        (sleeping,) = {"a", "b"} - {name for name, status in statuses(models).items() if status == "loaded"}
+        assert statuses(models)[sleeping] == "sleeping"
+        assert ask(models, sleeping) == PARIS
+    assert count_changes(models) == {"loads": 2, "sleeps": 3}
+    assert {child.pid for child in children(models)} == processes and len(processes) == 2
 
 
 @pytest.mark.parametrize(("path", "body"), EXCHANGES, ids=lambda value: str(value)[:24])
@@ -135,11 +153,12 @@ def test_every_option_of_every_dialect_is_that_of_a_model_alone(
     assert CHANGING.sub("", on_demand.text) == CHANGING.sub("", alone.text)
 
 
-def test_a_crash_ends_one_model_and_the_next_request_loads_it(models: ServerProcess) -> None:
-    (loaded,) = (name for name, status in statuses(models).items() if status == "loaded" and name != "bee")
-    os.kill(children(models)[0].pid, signal.SIGKILL)
-    wait_until_unloaded(models, loaded)
-    assert requests.get(f"{models.url}/health", timeout=10).ok and ask(models, loaded) == PARIS
+def test_crashes_end_the_models_and_the_next_request_loads_one(models: ServerProcess) -> None:
+    for child in children(models):
+        os.kill(child.pid, signal.SIGKILL)
+    for name in ("a", "b"):
+        wait_until_unloaded(models, name)
+    assert requests.get(f"{models.url}/health", timeout=10).ok and ask(models, "a") == PARIS
 
 
 def test_an_unloaded_model_has_no_process(models: ServerProcess) -> None:

@@ -21,13 +21,28 @@ Scenario = Callable[["LoaderSetup"], Coroutine[Any, Any, None]]
 
 
 class FakeProcess:
-    """Starts as soon as `can_start` is set."""
+    """Starts as soon as `can_start` is set. Can sleep if the setup has reclaimable bytes."""
 
     def __init__(self, name: str, setup: "LoaderSetup") -> None:
         self.name, self.setup = name, setup
         self.exit = asyncio.Event()
         self.progress = "30 %"
         self.remaining_s: float | None = None
+        self.reclaimable_bytes = setup.reclaimable_bytes
+        self.is_asleep = False
+
+    async def sleep(self) -> None:
+        if self.name in self.setup.failing:
+            raise LoadFailed(f"{self.name} does not sleep")
+        self.setup.log.append(f"~{self.name}")
+        self.is_asleep = True
+
+    async def wake_up(self) -> None:
+        if self.name in self.setup.failing:
+            self.setup.failing.remove(self.name)
+            raise LoadFailed(f"{self.name} does not wake")
+        self.setup.log.append(f"!{self.name}")
+        self.is_asleep = False
 
     async def start(self) -> ModelInfo:
         self.setup.log.append(f"+{self.name}")
@@ -51,16 +66,29 @@ class FakeProcess:
 
 
 class LoaderSetup:
-    """A loader of models a, b and c, each of 1 byte. log: +name at a start, -name at a stop."""
+    """A loader of models a, b and c, each of num_bytes.
 
-    def __init__(self, capacity: int = 2, wait_s: float = 5.0, swap_s: float = 0.02, **changes: Any) -> None:
+    log                +name at a start, ~name when it goes to sleep, !name when it wakes, -name at a stop
+    reclaimable_bytes  that each model gives back asleep; 0: none can sleep
+    """
+
+    def __init__(
+        self,
+        capacity: int = 2,
+        wait_s: float = 5.0,
+        swap_s: float = 0.02,
+        num_bytes: int = 1,
+        reclaimable_bytes: int = 0,
+        **changes: Any,
+    ) -> None:
         self.log: list[str] = []
+        self.reclaimable_bytes = reclaimable_bytes
         self.failing: set[str] = set()
         self.start_error: Exception | None = None
         self.can_start = asyncio.Event()
         self.can_start.set()
         self.processes: dict[str, FakeProcess] = {}
-        self.models = {name: ManagedModel(name, {"cpu": 1}, **changes) for name in "abc"}
+        self.models = {name: ManagedModel(name, {"cpu": num_bytes}, **changes) for name in "abc"}
         self.registry = CollectorRegistry()
         self.loader = ModelLoader(
             list(self.models.values()),
@@ -495,3 +523,126 @@ def test_a_process_that_memory_is_too_small_for_is_said_so() -> None:
         await setup.use_model("b")
 
     play(scenario)
+
+
+SLEEPERS = {"num_bytes": 10, "reclaimable_bytes": 8}  # each takes 10 bytes awake, and 2 asleep
+
+
+def test_a_model_that_leaves_sleeps_and_is_woken_by_its_next_request() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        for name in "aba":
+            await setup.use_model(name)
+        assert setup.log == ["+a", "~a", "+b", "~b", "!a"]
+        assert [setup.models[name].status for name in "ab"] == ["loaded", "sleeping"]
+        value = setup.registry.get_sample_value
+        assert value("hearth_model_sleeps_total", {"model": "a"}) == 1
+        assert value("hearth_model_loads_total", {"model": "a", "outcome": "ok"}) == 1, "it was loaded once"
+        assert [value("hearth_model_loaded", {"model": name}) for name in "ab"] == [1, 0]
+        assert value("hearth_model_status", {"model": "b", "status": "sleeping"}) == 1
+
+    play(scenario, capacity=12, **SLEEPERS)
+
+
+def test_the_model_that_slept_longest_is_unloaded_where_its_memory_is_needed() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        for name in "abc":
+            await setup.use_model(name)
+        assert setup.log == ["+a", "~a", "+b", "~b", "-a", "+c"]
+
+    play(scenario, capacity=12, **SLEEPERS)
+
+
+def test_a_model_that_sleeps_is_unloaded_after_its_keep_alive() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        await setup.use_model("a")
+        setup.models["b"].keep_alive_s = 60.0
+        await setup.use_model("b")
+        assert setup.models["a"].status == "sleeping"
+        await setup.wait_until(lambda: setup.models["a"].status == "unloaded")
+        assert setup.log == ["+a", "~a", "+b", "-a"]
+
+    play(scenario, capacity=12, keep_alive_s=0.03, **SLEEPERS)
+
+
+def test_a_sleeping_model_is_unloaded_by_request() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        for name in "ab":
+            await setup.use_model(name)
+        setup.loader.unload("a")
+        await setup.wait_until(lambda: setup.models["a"].status == "unloaded")
+        await setup.use_model("a")
+        assert setup.log == ["+a", "~a", "+b", "-a", "~b", "+a"]
+
+    play(scenario, capacity=12, **SLEEPERS)
+
+
+def test_a_sleeping_model_whose_process_ends_is_loaded_again() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        for name in "ab":
+            await setup.use_model(name)
+        setup.processes["a"].exit.set()
+        await setup.wait_until(lambda: setup.models["a"].status == "unloaded")
+        await setup.use_model("a")
+        assert setup.log == ["+a", "~a", "+b", "~b", "+a"]
+
+    play(scenario, capacity=12, **SLEEPERS)
+
+
+@pytest.mark.parametrize(
+    ("fails_at", "log"),
+    [("ab", ["+a", "-a", "+b", "~b", "+a"]), ("aba", ["+a", "~a", "+b", "~b", "-a", "+a"])],
+    ids=["sleeping", "waking"],
+)
+def test_a_model_that_fails_to_sleep_or_wake_is_loaded_again(fails_at: str, log: list[str]) -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        for names in ("a", "ab", "aba"):
+            if names == fails_at:
+                setup.failing.add("a")
+            await setup.use_model(names[-1])
+            if names == "ab":
+                setup.failing.clear()
+        assert setup.log == log
+
+    play(scenario, capacity=12, **SLEEPERS)
+
+
+def test_a_model_waits_for_the_answers_of_one_that_is_to_sleep() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        is_over = asyncio.Event()
+        busy = asyncio.create_task(setup.use_model("a", until=is_over))
+        await setup.wait_until(lambda: setup.models["a"].num_running == 1)
+        waiting = asyncio.create_task(setup.use_model("b"))
+        await setup.wait_until(lambda: not setup.models["a"].takes_requests)
+        assert setup.log == ["+a"]
+        is_over.set()
+        await asyncio.gather(busy, waiting)
+        assert setup.log == ["+a", "~a", "+b"]
+
+    play(scenario, capacity=12, **SLEEPERS)
+
+
+@pytest.mark.parametrize("swap_s", [0.0, 0.005])
+def test_every_request_is_answered_while_models_sleep_and_wake(swap_s: float) -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        async def client(names: str) -> None:
+            for name in names:
+                await setup.use_model(name, 0.001)
+
+        await asyncio.gather(client("abc" * 10), client("cba" * 10), client("a" * 20), client("b" * 20))
+        assert sum(model.num_running + model.num_waiting for model in setup.models.values()) == 0
+
+    play(scenario, capacity=22, swap_s=swap_s, **SLEEPERS)
+
+
+def test_a_client_is_to_return_when_a_sleeping_model_is_awake() -> None:
+    async def scenario(setup: LoaderSetup) -> None:
+        for name in "ab":
+            await setup.use_model(name)
+        model = setup.models["a"]
+        model.load_s, model.wake_s = 40.0, 2.0
+        assert model.remaining_load_s(model.started_at) == 2.0
+        setup.loader.unload("a")
+        await setup.wait_until(lambda: model.status == "unloaded")
+        assert model.remaining_load_s(model.started_at) == 40.0
+
+    play(scenario, capacity=12, **SLEEPERS)

@@ -18,9 +18,15 @@ COOK = Path("/adapters/cook")
 
 
 class FakeProcessAdapters:
-    """The adapters of a process that has just started. refused: names whose files it refuses."""
+    """The adapters of a process that has just started.
+
+    refused     names whose files it refuses
+    num_loads   how often it was to load one
+    is_running  False: it has not started, or its model sleeps, and nothing can be changed
+    """
 
     def __init__(self) -> None:
+        self.num_loads = 0
         self.loaded: dict[str, AdapterCard] = {}
         self.refused: set[str] = set()
         self.is_running = True
@@ -35,6 +41,7 @@ class FakeProcessAdapters:
         return list(self.loaded.values())
 
     async def load(self, name: str, folder: Path, source: str, *, replace: bool) -> AdapterCard:
+        self.num_loads += 1
         if not self.is_running:
             raise unreachable("model", "no socket")
         if name in self.refused or (name in self.loaded and not replace):
@@ -42,6 +49,8 @@ class FakeProcessAdapters:
         return self.add(name, source)
 
     async def unload(self, name: str) -> None:
+        if not self.is_running:
+            raise unreachable("model", "no socket")
         if self.loaded.pop(name, None) is None:
             raise UpstreamFailure(NotFound("there is none"), "bad_request")
 
@@ -142,6 +151,20 @@ def test_an_adapter_is_added_to_a_model_in_memory(setup: AdaptersSetup) -> None:
     with pytest.raises(BadRequest, match="is refused"):
         setup.adapters.add("chef", COOK, "chef")
     assert setup.names == ["poet", "cook"]
+
+
+def test_a_process_that_wakes_gets_what_has_changed_while_its_model_slept(setup: AdaptersSetup) -> None:
+    setup.start_process()
+    for name in ("cook", "chef", "sailor"):
+        setup.adapters.load(name, COOK, name)
+    setup.process.is_running, setup.process.num_loads = False, 0
+    setup.adapters.unload("cook")
+    setup.adapters.add("chef", COOK, "another chef")
+    setup.process.is_running = True
+    asyncio.run(setup.adapters.restore())
+    assert set(setup.process.loaded) == set(setup.names) == {"poet", "chef", "sailor"}
+    assert setup.process.loaded["chef"].source == "another chef"
+    assert setup.process.num_loads == 2, "chef, in vain and when it woke"
 
 
 def test_another_load_has_another_number(setup: AdaptersSetup) -> None:

@@ -1,4 +1,7 @@
-"""Which models leave to make room."""
+"""Which models leave to make room, and which of them sleep."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -36,5 +39,57 @@ def model(
 def test_as_few_models_leave_as_the_order_of_use_allows(
     loaded: list[ManagedModel], incoming: ManagedModel, leaving: list[str] | None
 ) -> None:
-    chosen_models = CAPACITY.choose_leaving(loaded, incoming)
-    assert (None if chosen_models is None else [each.name for each in chosen_models]) == leaving
+    departures = CAPACITY.choose_departures(loaded, incoming)
+    assert (None if departures is None else names_of(departures.leaving)) == leaving
+
+
+def names_of(models: Sequence[ManagedModel]) -> list[str]:
+    return [model.name for model in models]
+
+
+@dataclass(frozen=True, slots=True)
+class Sleeper:
+    """A model that may sleep. bytes_asleep: None: it cannot."""
+
+    name: str
+    bytes_awake: int
+    last_used: float
+    is_asleep: bool = False
+    bytes_asleep: int | None = 1
+    num_running: int = 0
+    is_pinned: bool = False
+
+    @property
+    def needs(self) -> dict[str, int]:
+        return {"cpu": self.bytes_awake}
+
+    @property
+    def needs_asleep(self) -> dict[str, int] | None:
+        return None if self.bytes_asleep is None else {"cpu": self.bytes_asleep}
+
+
+AWAKE, ASLEEP = Sleeper("awake", 4, 3), Sleeper("asleep", 9, 1, is_asleep=True)
+
+
+@pytest.mark.parametrize(
+    ("loaded", "incoming", "to_sleep", "to_unload"),
+    [
+        ([AWAKE, ASLEEP], 5, [], []),
+        ([AWAKE, ASLEEP], 6, [], ["asleep"]),  # a model that is awake does not make room for one that sleeps
+        ([AWAKE, ASLEEP], 8, ["awake"], []),
+        ([AWAKE, ASLEEP], 9, ["awake"], ["asleep"]),  # the least recently used one
+        ([AWAKE, ASLEEP], 10, [], ["awake", "asleep"]),
+        ([replace(AWAKE, last_used=0), ASLEEP], 9, [], ["awake"]),
+        ([replace(AWAKE, bytes_asleep=None), ASLEEP], 8, [], ["awake"]),
+        ([AWAKE, replace(AWAKE, name="b", last_used=2), ASLEEP], 5, ["b"], ["asleep"]),
+        ([replace(AWAKE, bytes_awake=1, name=name) for name in "abc"] + [ASLEEP], 1, ["a"], []),
+        ([replace(AWAKE, is_pinned=True), ASLEEP], 6, [], ["asleep"]),
+    ],
+)
+def test_models_sleep_where_those_that_are_awake_leave_room(
+    loaded: list[Sleeper], incoming: int, to_sleep: list[str], to_unload: list[str]
+) -> None:
+    departures = CAPACITY.choose_departures(loaded, Sleeper("incoming", incoming, 0))
+    assert departures is not None
+    assert [each.name for each in departures.to_sleep] == to_sleep
+    assert [each.name for each in departures.to_unload] == to_unload

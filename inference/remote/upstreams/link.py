@@ -26,6 +26,8 @@ INFO_PATH, LOAD_PATH = "/link/info", "/link/load"
 TOKENIZE_PATH, DETOKENIZE_PATH = "/link/tokenize", "/link/detokenize"
 TOKENIZER_CONFIG_PATH = "/link/tokenizer_config"
 ADAPTERS_PATH, ADAPTER_FOLDER_PATH = "/link/adapters", "/link/adapter_folder"
+SLEEP_PATH, WAKE_UP_PATH = "/link/sleep", "/link/wake_up"
+RECLAIMABLE_BYTES_PATH = "/link/reclaimable_bytes"
 LOAD_ADAPTER_PATH, UNLOAD_ADAPTER_PATH = "/link/load_adapter", "/link/unload_adapter"
 
 # By the status of an error that says when to try again: the queue is full; the process shuts down.
@@ -154,6 +156,21 @@ class LinkAdapters:
 async def fetch_info(model: RemoteModel) -> ModelInfo:
     """What the model's process says of the model. Raises UpstreamFailure."""
     return await call_once(model, INFO_PATH, b"", messages.INFO_DECODER)
+
+
+async def fetch_reclaimable_bytes(model: RemoteModel) -> int:
+    """The bytes that the model's process gives back asleep; 0: it cannot sleep. Raises UpstreamFailure."""
+    return await call_once(model, RECLAIMABLE_BYTES_PATH, b"", messages.COUNT_DECODER)
+
+
+async def put_to_sleep(model: RemoteModel) -> None:
+    """Let the model's process give back what it can read again. Raises UpstreamFailure."""
+    await call_once(model, SLEEP_PATH, b"", messages.FLAG_DECODER)
+
+
+async def wake_up(model: RemoteModel) -> None:
+    """Let the model's process take requests again. Raises UpstreamFailure."""
+    await call_once(model, WAKE_UP_PATH, b"", messages.FLAG_DECODER)
 
 
 async def call_once(
