@@ -4,7 +4,7 @@ Times are Unix times in whole seconds.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
 Method = Literal["supervised", "dpo", "orpo", "kto"]
@@ -17,6 +17,7 @@ WAITING: frozenset[Status] = frozenset(("validating_files", "queued"))
 FINISHED: frozenset[Status] = frozenset(("succeeded", "failed", "cancelled"))
 # Checkpoints of a job that stay, the last ones: a whole model takes as much disk as the base.
 NUM_CHECKPOINTS: Mapping[FinetuningType, int] = {"lora": 3, "full": 1}
+OWN_WEIGHTS: Mapping[str, Any] = {"weight_file": "", "shares_weights": False}  # of a trainer that maps none
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -145,6 +146,12 @@ class TrainingBase:
     allow_pickle: bool = False
     weight_file: str = ""
     shares_weights: bool = False
+
+
+def base_fields(base: TrainingBase) -> dict[str, Any]:
+    """What a JobSpec has of the served model."""
+    names = {each.name for each in fields(JobSpec)}
+    return {each.name: getattr(base, each.name) for each in fields(base) if each.name in names}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -68,7 +68,8 @@ class RecordingHost:
 
 def make_service(folder: Path, adapters: RecordingAdapters, **options: Any) -> TuningService:
     backend = FakeBackend()
-    base = TrainingBase(names=(backend.model_id, "alias"), model_folder="unused", context=128)
+    names = (backend.model_id, "alias")
+    base = TrainingBase(names=names, model_folder="unused", context=128, weight_file="of the base")
     settings = {"max_file_bytes": 10_000_000, "programs": SCRIPTS, "poll_s": 0.02} | options
     return TuningService(folder, make_models(backend), base, adapters, **settings)
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from inference.struct_types import ready
-from tuning.types import Hyperparameters, JobSpec, Method, TrainingBase
+from tuning.types import Hyperparameters, JobSpec, Method, TrainingBase, base_fields
 
 DRAFT_FILE, PREPARED_FILE, SPEC_FILE = "draft.json", "prepared.json", "job.json"
 
@@ -38,27 +38,15 @@ class Draft:
 
 
 def make_spec(draft: Draft, hyperparameters: Hyperparameters) -> JobSpec:
-    base = draft.base
     return JobSpec(
         job_id=draft.job_id,
         method=draft.method,
         hyperparameters=hyperparameters,
         seed=draft.seed,
-        model_folder=base.model_folder,
-        dtype=base.dtype,
-        chat_template=base.chat_template,
-        tokenizer_config_path=base.tokenizer_config_path,
-        trust_remote_code=base.trust_remote_code,
         initial_adapter=draft.initial_adapter,
         training_file=draft.training_file,
         validation_file=draft.validation_file,
-        threads=base.threads,
-        device=base.device,
-        context=base.context,
-        num_processes=base.num_processes,
-        rope_scaling=base.rope_scaling,
-        rope_factor=base.rope_factor,
-        allow_pickle=base.allow_pickle,
+        **base_fields(draft.base),
     )
 
 

@@ -31,7 +31,7 @@ from tuning.store.files import TRAINING
 from tuning.store.jobs import find_job, insert_job, refuse_existing
 from tuning.store.schema import CHECKPOINTS, EVENTS, JOBS
 from tuning.store.table import ListPage
-from tuning.types import FINISHED, Checkpoint, Job, JobEvent, JobRequest, Method
+from tuning.types import FINISHED, OWN_WEIGHTS, Checkpoint, Job, JobEvent, JobRequest, Method
 
 JOB_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 SUFFIX = re.compile(r"[A-Za-z0-9._-]{0,64}")
@@ -193,7 +193,7 @@ class Jobs:
             shutil.copytree(changed.folder, initial, copy_function=os.link)
         if start.full_model:  # one under an adapter stays: it cannot be deleted before the job has ended
             full_folder = initial if is_full(request) else start.full_model.folder
-            base = dataclasses.replace(base, model_folder=str(full_folder))
+            base = dataclasses.replace(base, model_folder=str(full_folder), **OWN_WEIGHTS)
         return Draft(
             job_id=job_id,
             method=request.method,

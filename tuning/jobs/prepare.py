@@ -6,6 +6,7 @@ FOLDER/prepared.json.
 
 import logging
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,9 @@ from tuning.jobs.prepared_job import PreparedJob
 from tuning.trainer.job.disk_plan import check_disk, plan_disk
 from tuning.trainer.job.step_time import estimate_seconds
 from tuning.trainer.job.training_data import training_data
+from tuning.trainer.memory.mapped_weights import has_served_weights
 from tuning.trainer.memory.memory_plan import TrainingPlan, largest_pass, plan_memory
-from tuning.types import Hyperparameters, JobError, JobSpec, TrainingBase
+from tuning.types import OWN_WEIGHTS, Hyperparameters, JobError, JobSpec, TrainingBase
 
 OUT_OF_MEMORY = "the validation of the files ran out of memory: free memory, or use a file with fewer rows"
 
@@ -84,12 +86,12 @@ def validate(draft: Draft) -> PreparedJob:
     )
 
     def make_plan(values: Hyperparameters) -> TrainingPlan:
-        spec = make_spec(draft, values)
+        spec = with_weights(make_spec(draft, values), draft.base)
         return plan_memory(config, spec, largest_pass(dataset, spec))
 
     memory = check_job_memory(hyperparameters, make_plan, draft.free_bytes)
     inspection = inspect(dataset, encoder, draft.num_shown_rows)
-    spec = make_spec(draft, hyperparameters)
+    spec = with_weights(make_spec(draft, hyperparameters), draft.base)
     disk = check_disk(plan_disk(config, spec), Path(draft.training_file).parent)
     shortage = next((finding for finding in (memory, disk) if not finding.ok), None)
     return PreparedJob(
@@ -109,6 +111,11 @@ def validate(draft: Draft) -> PreparedJob:
         shown_rows=inspection.rows,
         error=shortage_error(shortage) if shortage else None,
     )
+
+
+def with_weights(spec: JobSpec, base: TrainingBase) -> JobSpec:
+    """The spec of a job that maps the served weights only where it trains over the same."""
+    return spec if has_served_weights(base, spec.hyperparameters) else replace(spec, **OWN_WEIGHTS)
 
 
 def estimate(

@@ -42,7 +42,7 @@ from tuning.trainer.optimizers import AdamParams, check_params, num_steps
 from tuning.trainer.run_state import open_run_state, save_run_state
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.whole_passes import Interruption, PassInterrupted, whole_pass
-from tuning.types import Hyperparameters, JobSpec, TrainingBase
+from tuning.types import Hyperparameters, JobSpec, TrainingBase, base_fields
 
 BASE_FILE = "base.json"
 RUN_FACTOR = 4  # a trained weight, its gradient, which is kept over requests, and two moments
@@ -232,18 +232,10 @@ def plan_run(
         method="supervised",
         hyperparameters=hyperparameters,
         seed=0,
-        model_folder=base.model_folder,
-        dtype=base.dtype,
-        chat_template="",
-        tokenizer_config_path="",
-        trust_remote_code=base.trust_remote_code,
         initial_adapter="",
         training_file="",
         validation_file="",
-        threads=base.threads,
-        device=base.device,
-        weight_file=base.weight_file,
-        shares_weights=base.shares_weights,
+        **base_fields(base),
     )
     return plan_memory(config, spec, num_tokens)
 

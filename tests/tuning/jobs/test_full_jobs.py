@@ -74,6 +74,7 @@ def test_a_whole_model_is_trained_on(service: TuningService, host: RecordingHost
     assert child.status == "succeeded" and host.added[child.model][1] == parent.model
     draft = json.loads((service.folder / "jobs" / child.folder / "draft.json").read_text())
     assert Path(draft["base"]["model_folder"], "config.json").exists() and not draft["initial_adapter"]
+    assert not draft["base"]["weight_file"], "its weights are not the served ones"
 
 
 def test_a_client_that_knows_only_openais_fields_goes_on_from_a_whole_model(

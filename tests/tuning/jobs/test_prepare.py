@@ -10,10 +10,10 @@ import pytest
 from inference.errors import BadRequest
 from inference.process.child_program import ROOT
 from tuning.jobs import prepare as prepare_module
-from tuning.jobs.draft import Draft
+from tuning.jobs.draft import Draft, make_spec
 from tuning.jobs.prepare import prepare
 from tuning.jobs.prepared_job import PreparedJob
-from tuning.types import Method, TrainingBase
+from tuning.types import Hyperparameters, Method, TrainingBase
 
 BASE = TrainingBase(names=("demo",), model_folder=str(ROOT / "models" / "demo"), context=512)
 
@@ -130,6 +130,28 @@ def test_quantized_weights_are_not_trained(
     with pytest.raises(BadRequest, match=f"must be lora: the model is .*{kind}"):
         prepare_module.check_trainable(config, full_draft(base))
     prepare_module.check_trainable(config, dataclasses.replace(full_draft(base), hyperparameters={}))
+
+
+@pytest.mark.parametrize(
+    ("quantize", "values", "maps"),
+    [
+        ("none", {}, True),
+        ("none", {"quantize_base": True}, False),
+        ("none", FULL, False),
+        ("int8", {"quantize_base": True}, True),
+        ("int8", {}, False),
+        ("int4", {"quantize_base": True}, False),
+    ],
+)
+def test_a_job_maps_the_served_weights_if_it_trains_over_the_same(
+    quantize: str, values: dict[str, Any], maps: bool
+) -> None:
+    served: dict[str, Any] = {"weight_file": "/cache/weights", "shares_weights": True}
+    base = dataclasses.replace(BASE, device="cpu", quantize=quantize, rope_factor=2.0, **served)
+    hyperparameters = Hyperparameters(n_epochs=1, batch_size=1, learning_rate=1.0, **values)
+    spec = prepare_module.with_weights(make_spec(full_draft(base), hyperparameters), base)
+    assert (spec.weight_file, spec.shares_weights) == (("/cache/weights", True) if maps else ("", False))
+    assert (spec.model_folder, spec.rope_factor) == (base.model_folder, 2.0)
 
 
 def full_draft(base: TrainingBase) -> Draft:

@@ -10,6 +10,8 @@ from pathlib import Path
 from inference.native.packed_matrix import NATIVE_DTYPES
 from inference.native.structs import NativeDtype
 from inference.native.weight_cache.file import BadWeightFile, read_header
+from tuning.trainer.base_model import qlora_scheme
+from tuning.types import Hyperparameters, TrainingBase
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +30,14 @@ class MappedWeights:
     def own_bytes(self, itemsize: int, *, is_shared: bool) -> int:
         """Bytes of a trainer's process. itemsize: of the copies; is_shared: the server has the matrices."""
         return self.num_copied * itemsize + (0 if is_shared else self.matrix_bytes)
+
+
+def has_served_weights(base: TrainingBase, hyperparameters: Hyperparameters) -> bool:
+    """Whether a job's frozen weights are those that the server computes with: as many bits, none trained."""
+    return (
+        not hyperparameters.is_full
+        and qlora_scheme(hyperparameters.quantize_base, base.device) == base.quantize
+    )
 
 
 def read_mapped_weights(weight_file: str) -> MappedWeights | None:
