@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from peft import LoraConfig, PeftModel, get_peft_model, get_peft_model_state_dict, set_peft_model_state_dict
+from peft.tuners.tuners_utils import BaseTunerLayer
 from safetensors.torch import load_file
 from torch import Tensor, nn
 from transformers.pytorch_utils import Conv1D
@@ -101,7 +102,7 @@ class PeftAdapters:
         )
 
     def add(self, name: str, config: LoraConfig, seed: int) -> None:
-        """Insert a new adapter that changes nothing yet: A is random, B is 0."""
+        """Insert a new adapter that changes nothing yet: A is random, B is 0. A failure inserts nothing."""
         torch.manual_seed(seed)
         self._active = ""
         config._register_custom_module({nn.Linear: LoraLinear})
@@ -114,7 +115,22 @@ class PeftAdapters:
         except ValueError as error:  # layers that peft has no adapter for
             layers = ", ".join(self.linear_names.layers)
             rule = f"must name layers that can have an adapter, among {layers}: {error_line(error, 400)}"
+            self._take_out(name)
             raise BadRequest("lora_target_modules", rule) from error
+        except BaseException:  # memory may be short in the middle
+            self._take_out(name)
+            raise
+
+    def _take_out(self, name: str) -> None:
+        """Remove what peft has inserted of an adapter before it failed."""
+        layers = [item for item in self.causal.named_modules() if isinstance(item[1], BaseTunerLayer)]
+        if self.peft_model is None:
+            for path, layer in layers:
+                self.causal.set_submodule(path, layer.get_base_layer())
+            return
+        for _, layer in layers:
+            layer.delete_adapter(name)
+        self.peft_model.peft_config.pop(name, None)
 
     def remove(self, name: str) -> None:
         self._active = ""

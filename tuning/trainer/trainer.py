@@ -91,13 +91,16 @@ class Trainer:
         num_trained = self.add_adapter(run_id, read_config(folder), optimizer, seed=0)
         try:
             self.load(run_id, folder, with_optimizer=False)
-        except BadRequest:
+        except BaseException:
             self.delete_run(run_id)
             raise
         return num_trained
 
     def add_adapter(self, run_id: str, config: LoraConfig, optimizer: str, seed: int) -> int:
-        """Begin a run with an adapter of this shape; returns the number of trained parameters."""
+        """Begin a run with an adapter of this shape; returns the number of trained parameters.
+
+        A failure leaves the model and the other runs as they were.
+        """
         if run_id in self.runs:
             raise BadRequest("run_id", "is taken", run_id)
         check_optimizer(optimizer)
@@ -162,12 +165,17 @@ class Trainer:
         del self.runs[run_id]
 
     def _add_run(self, run_id: str, weights: TrainedWeights, optimizer: str) -> int:
-        weights.activate()
-        parameters = weights.parameters()
-        self.runs[run_id] = TrainingRun(
-            weights, optimizer, parameters, create_optimizer(optimizer, parameters.values())
-        )
-        self._set_checkpointing()
+        try:
+            weights.activate()
+            parameters = weights.parameters()
+            run = TrainingRun(
+                weights, optimizer, parameters, create_optimizer(optimizer, parameters.values())
+            )
+            self._set_checkpointing()
+        except BaseException:
+            weights.remove()
+            raise
+        self.runs[run_id] = run
         return sum(weight.numel() for weight in parameters.values())
 
     def _set_checkpointing(self) -> None:

@@ -17,6 +17,7 @@ from tests.tuning.trainer.conftest import VOCAB, make_data, weighted_data
 from tuning.trainer.base_model import BaseModel, load_base, split_model
 from tuning.trainer.datum import Datum
 from tuning.trainer.lora import LoraOptions
+from tuning.trainer.lora_linear import LoraLinear
 from tuning.trainer.micro_batches import Layout
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer
@@ -292,3 +293,61 @@ def test_unknown_runs_layers_and_optimizers_are_refused(base: BaseModel) -> None
     trainer.create_run("b", LoraOptions())
     trainer.delete_run("b")
     trainer.create_run("b", LoraOptions(seed=Random(0).randrange(9)))
+
+
+class MidwayFailure:
+    """LoraLinear.update_layer that fails at its third layer, as when memory is short."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+        self.update, self.error, self.num_calls = LoraLinear.update_layer, error, 0
+        monkeypatch.setattr(LoraLinear, "update_layer", lambda *args, **kwargs: self(*args, **kwargs))
+
+    def __call__(self, layer: LoraLinear, *args: object, **kwargs: object) -> None:
+        self.num_calls += 1
+        self.update(layer, *args, **kwargs)
+        if self.num_calls == 3:
+            raise self.error
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.parametrize("error", [MemoryError(), ValueError("no adapter for this layer")], ids=repr)
+def test_an_adapter_that_fails_midway_is_not_there(
+    base: BaseModel, monkeypatch: pytest.MonkeyPatch, is_first: bool, error: Exception
+) -> None:
+    trainer = Trainer(base) if is_first else warm(Trainer(base), target_modules=("q_proj", "up_proj"))
+    names = set(dict(base.causal.named_parameters())) if is_first else set(trainer.runs["a"].parameters)
+    with monkeypatch.context() as patch, pytest.raises((MemoryError, BadRequest)):
+        MidwayFailure(patch, error)
+        trainer.create_run("b", LoraOptions(rank=8))
+    if is_first:
+        assert set(dict(base.causal.named_parameters())) == names and "b" not in trainer.runs
+    else:
+        trainer.runs["a"].weights.activate()
+        assert set(trainer.runs["a"].weights.parameters()) == names
+    trainer.create_run("b", LoraOptions(rank=4, target_modules=("q_proj",)))
+    assert all("q_proj" in name for name in trainer.runs["b"].parameters)
+    assert not [name for name, weight in base.causal.named_parameters() if weight.shape[0] == 8], "of rank 8"
+
+
+def test_a_run_whose_optimizer_fails_leaves_no_adapter(
+    base: BaseModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trainer = Trainer(base)
+
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    with monkeypatch.context() as patch, pytest.raises(MemoryError):
+        patch.setattr("tuning.trainer.trainer.create_optimizer", fail)
+        trainer.create_run("a", LoraOptions(rank=4))
+    assert not [name for name, _ in base.causal.named_parameters() if "lora" in name] and not trainer.runs
+    assert train(warm(trainer), "a", 2)
+
+
+def test_a_run_that_cannot_read_its_weights_is_not_there(base: BaseModel, tmp_path: Path) -> None:
+    trainer = warm(Trainer(base))
+    trainer.save("a", tmp_path, with_optimizer=False)
+    (tmp_path / "adapter_model.safetensors").unlink()
+    with pytest.raises(FileNotFoundError):
+        trainer.create_run_from("b", tmp_path)
+    assert set(trainer.runs) == {"a"}
