@@ -22,35 +22,22 @@ from inference.model.select_runner import SelectedRunner
 from inference.model.weight_cache import mapped_file
 from inference.native.packed_matrix import PackedMatrix
 from inference.native.weight_cache.source_files import cached_files
-from settings.groups import EngineSettings, ModelSettings
-from tests import families, gguf_files, mxfp4_files, tiny
+from settings.groups import ModelSettings
+from tests import families, mxfp4_files, tiny, weight_caches
+from tests.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
 
 IDS = torch.tensor([[5, 6, 7, 8, 9]])
-ENGINE = EngineSettings(
-    context=64, max_sequences=2, kv_memory_bytes=1 << 24, max_batch_tokens=64, max_queued_tokens=100
-)
 
 
 @pytest.fixture(autouse=True)
-def keep_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_cache, "MIN_BYTES", 0)
+def keep_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    weight_caches.keep_small_models(monkeypatch)
+    weight_caches.wait_for_writers(monkeypatch)
 
 
 @pytest.fixture
 def cache(tmp_path: Path) -> Path:
     return tmp_path / "weights"
-
-
-@pytest.fixture(autouse=True)
-def wait_for_writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A load ends when its weights are kept."""
-    keep = weight_cache.WeightCache.keep
-
-    def keep_and_wait(*args: Any) -> None:
-        if writer := keep(*args):
-            writer.join()
-
-    monkeypatch.setattr(weight_cache.WeightCache, "keep", keep_and_wait)
 
 
 def load(
@@ -66,10 +53,6 @@ def logits(model: Any) -> Tensor:
     return model(IDS).logits
 
 
-def gguf_source(folder: Path) -> Path:
-    return gguf_files.write(tiny.llama(folder / "llama"), folder / "llama" / "model.gguf")
-
-
 def experts_source(folder: Path) -> Path:
     model = families.tiny("mixtral").to(torch.bfloat16)
     model.save_pretrained(folder / "experts")
@@ -82,25 +65,16 @@ def mxfp4_source(folder: Path) -> Path:
     return folder / "oss"
 
 
-def tied_source(folder: Path) -> Path:
-    return tiny.llama(folder / "tied", tie_word_embeddings=True)
-
-
-def conv1d_source(folder: Path) -> Path:
-    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=320, n_positions=128)
-    return tiny.save_model(folder / "gpt2", transformers.GPT2LMHeadModel, config)
-
-
 CASES = {
-    "bfloat16": (tied_source, "bfloat16", "none", "fused"),
-    "float32": (tied_source, "float32", "none", "fused"),
-    "int8": (tied_source, "bfloat16", "int8", "fused"),
-    "int4": (tied_source, "bfloat16", "int4", "fused"),
-    "q4_k_m": (tied_source, "bfloat16", "q4_k_m", "fused"),
-    "gguf": (gguf_source, "bfloat16", "none", "fused"),
+    "bfloat16": (tied_llama, "bfloat16", "none", "fused"),
+    "float32": (tied_llama, "float32", "none", "fused"),
+    "int8": (tied_llama, "bfloat16", "int8", "fused"),
+    "int4": (tied_llama, "bfloat16", "int4", "fused"),
+    "q4_k_m": (tied_llama, "bfloat16", "q4_k_m", "fused"),
+    "gguf": (gguf_llama, "bfloat16", "none", "fused"),
     "experts": (experts_source, "bfloat16", "int8", "paged"),
     "mxfp4": (mxfp4_source, "bfloat16", "none", "paged"),
-    "conv1d": (conv1d_source, "bfloat16", "int8", "paged"),
+    "conv1d": (gpt2_with_conv1d, "bfloat16", "int8", "paged"),
 }
 
 
@@ -147,7 +121,7 @@ def test_a_second_load_maps_the_same_bits_and_packs_nothing(
 
 
 def test_each_form_has_its_file(tmp_path: Path, cache: Path) -> None:
-    source = tied_source(tmp_path)
+    source = tied_llama(tmp_path)
     for dtype, quantize in (("bfloat16", "none"), ("bfloat16", "int4"), ("float32", "none")):
         load(source, cache, dtype, quantize)
     assert len(cached_files(cache)) == 3
@@ -166,7 +140,7 @@ def change_config(source: Path) -> None:
 
 @pytest.mark.parametrize("change", [change_weights, change_config])
 def test_a_changed_model_is_packed_again(tmp_path: Path, cache: Path, change: Callable[[Path], None]) -> None:
-    source = tied_source(tmp_path)
+    source = tied_llama(tmp_path)
     load(source, cache)
     change(source)
     model, _ = load(source, cache)
@@ -178,7 +152,7 @@ def test_a_changed_model_is_packed_again(tmp_path: Path, cache: Path, change: Ca
 def test_a_damaged_file_is_packed_again_with_one_line_in_the_log(
     tmp_path: Path, cache: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    source = tied_source(tmp_path)
+    source = tied_llama(tmp_path)
     right = logits(load(source, cache)[0])
     (path,) = cached_files(cache)
     path.write_bytes(path.read_bytes()[:-100])
@@ -191,7 +165,7 @@ def test_a_damaged_file_is_packed_again_with_one_line_in_the_log(
 
 
 def test_a_file_without_a_weight_of_the_model_is_packed_again(tmp_path: Path, cache: Path) -> None:
-    source = tied_source(tmp_path)
+    source = tied_llama(tmp_path)
     load(source, cache)
     (path,) = cached_files(cache)
     file = weight_cache.map_weight_file(path)
@@ -206,21 +180,21 @@ def test_nothing_is_written_where_the_disk_is_short(
 ) -> None:
     monkeypatch.setattr(weight_cache, "free_disk_bytes", lambda _: weight_cache.SPARE_BYTES)
     with caplog.at_level(logging.INFO):
-        load(tied_source(tmp_path), cache)
+        load(tied_llama(tmp_path), cache)
     assert "packed weights are not kept for the next start" in caplog.text
     assert list(cache.iterdir()) == []
 
 
 def test_a_folder_that_cannot_be_written_is_no_obstacle(tmp_path: Path, cache: Path) -> None:
     cache.write_text("a file")
-    model, _ = load(tied_source(tmp_path), cache)
+    model, _ = load(tied_llama(tmp_path), cache)
     assert mapped_file(model) is None
 
 
 def test_small_models_and_switched_off_caches_are_not_kept(
     tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    source = tied_source(tmp_path)
+    source = tied_llama(tmp_path)
     load(source, Path("off"))
     monkeypatch.undo()
     load(source, cache)
@@ -228,7 +202,7 @@ def test_small_models_and_switched_off_caches_are_not_kept(
 
 
 def test_the_values_of_mapped_weights_are_those_of_the_files(tmp_path: Path, cache: Path) -> None:
-    source = tied_source(tmp_path)
+    source = tied_llama(tmp_path)
     load(source, cache)
     model, selected = load(source, cache)
     plain = transformers.AutoModelForCausalLM.from_pretrained(source, dtype=torch.bfloat16)

@@ -7,19 +7,18 @@ from typing import Any
 
 import pytest
 import torch
-import transformers
 from torch import Tensor
 
 from inference.load_recipe import find_weight_file, make_recipe
-from inference.model import weight_cache
 from inference.model.quantization.packed_tensor import Dequantized
 from inference.model.quantization.replace import packed_matrices
 from inference.model.weight_cache import mapped_file
 from inference.process.mmap_release import is_mapped
-from settings.groups import EngineSettings, ModelSettings
-from tests import gguf_files, tiny
+from settings.groups import ModelSettings
+from tests import tiny, weight_caches
 from tests.families import needs_fused
 from tests.tuning.trainer.conftest import job_spec, make_data
+from tests.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.lora import LoraOptions
 from tuning.trainer.memory.memory_plan import plan_memory
@@ -29,27 +28,11 @@ from tuning.trainer.trainer import Trainer
 from tuning.types import TrainingBase
 
 pytestmark = needs_fused
-ENGINE = EngineSettings(
-    context=64, max_sequences=2, kv_memory_bytes=1 << 24, max_batch_tokens=64, max_queued_tokens=100
-)
 
 
 @pytest.fixture(autouse=True)
 def keep_small_models(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(weight_cache, "MIN_BYTES", 0)
-
-
-def llama(folder: Path) -> Path:
-    return tiny.llama(folder / "llama", tie_word_embeddings=True)
-
-
-def gguf(folder: Path) -> Path:
-    return gguf_files.write(tiny.llama(folder / "llama"), folder / "llama" / "model.gguf")
-
-
-def conv1d(folder: Path) -> Path:
-    config = transformers.GPT2Config(n_embd=32, n_layer=2, n_head=2, vocab_size=320, n_positions=128)
-    return tiny.save_model(folder / "gpt2", transformers.GPT2LMHeadModel, config)
+    weight_caches.keep_small_models(monkeypatch)
 
 
 def serve(source: Path, folder: Path, dtype: str, quantize: str) -> tuple[Any, TrainingBase]:
@@ -73,26 +56,19 @@ def serve(source: Path, folder: Path, dtype: str, quantize: str) -> tuple[Any, T
 
 @pytest.fixture
 def wait_for_writers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A start ends when its weights are kept."""
-    keep = weight_cache.WeightCache.keep
-
-    def keep_and_wait(*args: Any) -> None:
-        if writer := keep(*args):
-            writer.join()
-
-    monkeypatch.setattr(weight_cache.WeightCache, "keep", keep_and_wait)
+    weight_caches.wait_for_writers(monkeypatch)
 
 
 @pytest.mark.usefixtures("wait_for_writers")
 @pytest.mark.parametrize(
     ("make_source", "dtype", "quantize"),
     [
-        (llama, "float32", "none"),
-        (llama, "bfloat16", "none"),
-        (llama, "bfloat16", "int8"),
-        (llama, "bfloat16", "int4"),
-        (gguf, "bfloat16", "none"),
-        (conv1d, "bfloat16", "int8"),
+        (tied_llama, "float32", "none"),
+        (tied_llama, "bfloat16", "none"),
+        (tied_llama, "bfloat16", "int8"),
+        (tied_llama, "bfloat16", "int4"),
+        (gguf_llama, "bfloat16", "none"),
+        (gpt2_with_conv1d, "bfloat16", "int8"),
     ],
 )
 def test_a_trainer_has_the_values_and_the_memory_of_the_server(
@@ -106,7 +82,7 @@ def test_a_trainer_has_the_values_and_the_memory_of_the_server(
     assert spec.shares_weights and file and own_file and file.about == own_file.about
     values = [matrix.unpack() for matrix in packed_matrices(served)]
     assert all(map(torch.equal, values, [matrix.unpack() for matrix in packed_matrices(opened.causal)]))
-    use_dora = make_source is gguf
+    use_dora = make_source is gguf_llama
     logprobs, gradients = one_pass(opened, use_dora)
     with Dequantized():  # torch computes with the same values
         expected, expected_gradients = one_pass(open_base(spec, quantize), use_dora)
@@ -130,7 +106,7 @@ def one_pass(base: BaseModel, use_dora: bool) -> tuple[Tensor, list[Tensor]]:
 
 @pytest.mark.usefixtures("wait_for_writers")
 def test_the_plan_counts_shared_weights_once(tmp_path: Path) -> None:
-    source = llama(tmp_path)
+    source = tied_llama(tmp_path)
     _, first = serve(source, tmp_path / "weights", "bfloat16", "none")
     assert not first.shares_weights, "the first start has packed them in memory of its own"
     _, second = serve(source, tmp_path / "weights", "bfloat16", "none")
@@ -147,7 +123,7 @@ def test_the_plan_counts_shared_weights_once(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("wait_for_writers")
 def test_shared_weights_are_no_memory_of_the_trainer(tmp_path: Path) -> None:
-    source = llama(tmp_path)
+    source = tied_llama(tmp_path)
     serve(source, tmp_path / "weights", "bfloat16", "none")
     _, base = serve(source, tmp_path / "weights", "bfloat16", "none")
     server, other = TrainerServer(base), TrainerServer(replace(base, shares_weights=False))
@@ -159,7 +135,7 @@ def test_shared_weights_are_no_memory_of_the_trainer(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("wait_for_writers")
 @pytest.mark.parametrize("content", [None, b"no weights"], ids=["absent", "damaged"])
 def test_without_a_usable_file_the_weights_are_loaded(content: bytes | None, tmp_path: Path) -> None:
-    _, base = serve(llama(tmp_path), tmp_path / "weights", "bfloat16", "int8")
+    _, base = serve(tied_llama(tmp_path), tmp_path / "weights", "bfloat16", "int8")
     path = Path(base.weight_file)
     path.unlink()
     if content is not None:
