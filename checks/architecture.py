@@ -43,10 +43,8 @@ def upgrade_hint(config: Mapping[str, Any]) -> str:
     Also empty if the model is known: another release would not make it a text generator.
     """
     try:
-        config_version, installed_version = (
-            Version(str(config.get("transformers_version"))),
-            Version(transformers.__version__),
-        )
+        config_version = Version(str(config.get("transformers_version")))
+        installed_version = Version(transformers.__version__)
     except InvalidVersion:
         return ""
     if is_known(config) or config_version <= installed_version:

@@ -17,10 +17,8 @@ def check(plan: Plan, machine: Machine) -> Finding | None:
         return None
     gpus = machine.gpus[: max(plan.num_shard, len({place for place in plan.layer_devices if place != "cpu"}))]
     have = ", ".join(dict.fromkeys(gpu.name for gpu in gpus))
-    need, unsupported_reason = (
-        f"{dtype} on a GPU",
-        next((gpu.unsupported_reason for gpu in gpus if gpu.unsupported_reason), ""),
-    )
+    need = f"{dtype} on a GPU"
+    unsupported_reason = next((gpu.unsupported_reason for gpu in gpus if gpu.unsupported_reason), "")
     if unsupported_reason:
         fix = 'run scripts/setup.sh, which selects the build of torch for this GPU, or DEVICE = "cpu"'
         return Finding("device", need, f"{have}: {unsupported_reason}", False, fix)

@@ -52,10 +52,8 @@ def check_weight_cache(folder: Path | None, plan: Plan, machine: Machine) -> lis
 
 def check_cache(num_files: int, machine: Machine) -> Finding:
     """Check that `num_files` can be created: the folder may be read-only, or the disk out of inodes."""
-    need, need_text = (
-        FILES_PER_DOWNLOAD * num_files + EXTRA_FILES,
-        f"to write {format_count(num_files, 'file')}",
-    )
+    need = FILES_PER_DOWNLOAD * num_files + EXTRA_FILES
+    need_text = f"to write {format_count(num_files, 'file')}"
     if machine.write_error:
         return explain_unwritable(need_text, machine.write_error)
     count = "any number" if machine.inodes >= UNCOUNTED else str(machine.inodes)

@@ -73,10 +73,8 @@ def check_context(plan: Plan, machine: Machine) -> Finding | None:
         return None
     max_context = fitting_context(plan, machine, plan.model_size)
     if plan.context > max_context:
-        have, fix = (
-            f"memory for {max(0, max_context)} tokens",
-            f"CONTEXT = {max_context}, or 0" if max_context > 0 else SMALLER_FIX,
-        )
+        have = f"memory for {max(0, max_context)} tokens"
+        fix = f"CONTEXT = {max_context}, or 0" if max_context > 0 else SMALLER_FIX
         return Finding("context", f"{plan.context} tokens", have, False, fix)
     if plan.is_context_lowered:
         have = f"{plan.context} tokens, the model's limit, which is used"

@@ -32,10 +32,8 @@ def check(plan: Plan, machine: Machine) -> Finding:
             False,
             f"{join_names(missing)} {verb} missing: {missing_files_fix(repository)}",
         )
-    need, have = (
-        f"{format_size(repository.weight_bytes)} of {weight_format(files[0].name)}",
-        format_count(len(files), "file"),
-    )
+    need = f"{format_size(repository.weight_bytes)} of {weight_format(files[0].name)}"
+    have = format_count(len(files), "file")
     if fault := find_fault(plan):
         return Finding("weights", need, *fault)
     return Finding("weights", need, f"{have}{describe_headers(plan)}", True)

@@ -182,12 +182,10 @@ def open_backend(
     default_seed       seed of requests that set none; None: a random one for each
     tool_format        how the model writes tool calls: "auto" or one of tool_parsers.formats.CALL_FORMATS
     """
-    loaded_model, selected_runner, engine, executor = (
-        loaded_engine.loaded_model,
-        loaded_engine.selected_runner,
-        loaded_engine.engine,
-        loaded_engine.executor,
-    )
+    loaded_model = loaded_engine.loaded_model
+    selected_runner = loaded_engine.selected_runner
+    engine = loaded_engine.engine
+    executor = loaded_engine.executor
     context = selected_runner.runner.context
     model_metrics = metrics.observe_engine(
         engine.stats,

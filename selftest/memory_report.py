@@ -62,12 +62,10 @@ class MemoryReport:
 
     def __init__(self, plan: Plan, machine: Machine, loaded_engine: LoadedEngine) -> None:
         assert plan.model_size is not None
-        self.plan, self.machine, self.loaded_engine, self.model_size = (
-            plan,
-            machine,
-            loaded_engine,
-            plan.model_size,
-        )
+        self.plan = plan
+        self.machine = machine
+        self.loaded_engine = loaded_engine
+        self.model_size = plan.model_size
         self.predicted = enough_memory.full_batch_terms(plan, machine)
         self.gpus = [gpu_number(name) for name in self.predicted if name != RAM]
         self.ready_memory = loaded_engine.memory_in_use(self.gpus, reset_peaks=True)
@@ -95,11 +93,9 @@ class MemoryReport:
         return memory_terms
 
     def ram_terms(self, report: DeviceReport) -> Iterator[MemoryTerm]:
-        terms, usage, weights = (
-            report.terms,
-            report.ready_memory.resident,
-            report.ready_memory.weights.get(CPU, 0),
-        )
+        terms = report.terms
+        usage = report.ready_memory.resident
+        weights = report.ready_memory.weights.get(CPU, 0)
         adapters = report.ready_memory.adapters.get(CPU, 0)
         yield MemoryTerm(f"{report.name} weights", terms.weights, weights)
         yield from adapter_terms(report.name, terms.adapters, adapters)

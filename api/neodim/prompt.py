@@ -96,10 +96,8 @@ def build_input(
 
     Raises ImpossibleRequest if the preamble does not fit or no text is left.
     """
-    preamble, prompt = (
-        tokenizer.strip_special(preamble, "preamble"),
-        tokenizer.strip_special(prompt, "prompt"),
-    )
+    preamble = tokenizer.strip_special(preamble, "preamble")
+    prompt = tokenizer.strip_special(prompt, "prompt")
     if not preamble and not prompt:
         raise ImpossibleRequest("Specify preamble and/or prompt")
     opening, closing = tokenizer.special_frame

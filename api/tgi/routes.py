@@ -115,11 +115,9 @@ class RequestTimer:
     def full_headers(self, output: TgiAccumulator) -> dict[str, str]:
         """The headers of a complete answer; call when it ends. Times are in ms, x-compute-time in seconds."""
         now = time.perf_counter()
-        total, validation, queue = (
-            now - self.started_at,
-            self.validated_at - self.started_at,
-            output.started_event.queue_time_s,
-        )
+        total = now - self.started_at
+        validation = self.validated_at - self.started_at
+        queue = output.started_event.queue_time_s
         inference = max(0.0, total - validation - queue)
         num_prompt_tokens = output.num_prompt_tokens
         times = {

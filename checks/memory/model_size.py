@@ -120,10 +120,8 @@ def measure_model(
         sized_model, None if has_known_sizes else quantized_size(sized_model, tensors, dtype, stored_bytes)
     )
     text_config, stacks_of_layers = sized_model.config.get_text_config(), layer_stacks(sized_model)
-    quantization_savings, activation_bytes_per_token = (
-        bytes_saved(model, itemsize(dtype), device),
-        measure_activations(sized_model),
-    )
+    quantization_savings = bytes_saved(model, itemsize(dtype), device)
+    activation_bytes_per_token = measure_activations(sized_model)
     is_fused = may_run_fused(sized_model, runner)
     pack_sample = 0 if is_fused else count_pack_sample(sized_model)
     kv_cost = measure_kv_cost(model.to(getattr(torch, dtype)), runner, deterministic, device, kv_dtype)
@@ -217,10 +215,8 @@ def size_per_rank(model_size: ModelSize, model: Any, num_shard: int, has_known_s
     """The size of one rank's part. has_known_sizes: `buffers` is exact; every rank has all buffers."""
     if num_shard == 1:
         return model_size
-    rank_fraction, num_head_groups = (
-        first_rank_share(model, num_shard),
-        num_shard if splits_heads(model.tp_plan) else 1,
-    )
+    rank_fraction = first_rank_share(model, num_shard)
+    num_head_groups = num_shard if splits_heads(model.tp_plan) else 1
     replicated_bytes = model_size.buffers if has_known_sizes else 0
     return replace(
         model_size,

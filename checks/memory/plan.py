@@ -142,10 +142,8 @@ def make_plan(repository: Repository, request: PlanRequest) -> Plan:
         if config
         else int(raw_config.get("max_position_embeddings") or DEFAULT_CONTEXT)
     )
-    context, context_limit = (
-        request.rope_scaling.scale_length(context),
-        max_length_of(config) if config else None,
-    )
+    context = request.rope_scaling.scale_length(context)
+    context_limit = max_length_of(config) if config else None
     return Plan(
         repository=repository,
         model_size=measure_repository(repository, request, choose_compute_dtype) if is_servable else None,

@@ -135,15 +135,11 @@ def loading_memory(plan: Plan, model_size: ModelSize, weights: int) -> tuple[int
     is_unquantized = plan.quantize == "none"
     quantization_savings = 0 if is_unquantized else model_size.quantization_savings.get(plan.quantize, 0)
     share = (weights + quantization_savings) / max(1, model_size.weights)
-    pack_buffer, parity_bytes = (
-        int(model_size.largest_weight * weights / max(1, weights + quantization_savings)),
-        PARITY_TOKENS * model_size.vocab_size * FLOAT_BYTES,
-    )
+    pack_buffer = int(model_size.largest_weight * weights / max(1, weights + quantization_savings))
+    parity_bytes = PARITY_TOKENS * model_size.vocab_size * FLOAT_BYTES
     pack_sample = model_size.pack_sample if is_unquantized else 0
-    converted_bytes, prefaulted = (
-        int(model_size.load_copy_bytes * share),
-        min(plan.overhead.prefaulted, weights),
-    )
+    converted_bytes = int(model_size.load_copy_bytes * share)
+    prefaulted = min(plan.overhead.prefaulted, weights)
     own_bytes = max(0, converted_bytes - weights) + max(pack_buffer, pack_sample) + parity_bytes
     file_bytes = int(
         (plan.repository.weight_bytes if model_size.is_converted else model_size.load_copy_bytes) * share

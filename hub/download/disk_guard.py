@@ -30,12 +30,10 @@ class DiskGuard:
         step_bytes: int = CHECK_STEP_BYTES,
         measure_free_bytes: Callable[[Path], int] = free_disk_bytes,
     ) -> None:
-        self.cache_dir, self.spare_bytes, self.step_bytes, self.measure_free_bytes = (
-            cache_dir,
-            spare_bytes,
-            step_bytes,
-            measure_free_bytes,
-        )
+        self.cache_dir = cache_dir
+        self.spare_bytes = spare_bytes
+        self.step_bytes = step_bytes
+        self.measure_free_bytes = measure_free_bytes
         self.next_check_at = 0
 
     def check(self, written_bytes: int, missing_bytes: int) -> None:

@@ -57,11 +57,9 @@ def read_headers(repository: Repository, files: Sequence[RepoFile], hub: Hub) ->
     The first part has the metadata of the model and gets half of the bytes. The others have their tensor
     tables near the start.
     """
-    readers, sizes, num_rest = (
-        range_readers(repository, files, hub),
-        [file.size for file in files],
-        len(files) - 1,
-    )
+    readers = range_readers(repository, files, hub)
+    sizes = [file.size for file in files]
+    num_rest = len(files) - 1
     if repository.folder is not None:
         return list(map(read_header, readers, sizes, sizes))
     bytes_each = max(MIN_BYTES, MAX_BYTES // 2 // max(1, num_rest) - REQUEST_OVERHEAD)

@@ -31,10 +31,8 @@ def range_readers(repository: Repository, files: Sequence[RepoFile], hub: Hub) -
     """A range reader per file, for files in the source's folder, in the cache or on the Hub."""
     if repository.folder is not None:
         return [partial(read_file_range, repository.folder / file.name) for file in files]
-    client, cache = (
-        RangeClient(hub, SharedState(Event()), TIMEOUT_S, CONNECTIONS),
-        ModelCache(hub.model_folder(repository.name)),
-    )
+    client = RangeClient(hub, SharedState(Event()), TIMEOUT_S, CONNECTIONS)
+    cache = ModelCache(hub.model_folder(repository.name))
 
     def make_reader(file: RepoFile) -> RangeReader:
         if path := cache.find_file(repository.commit, file.name, file.etag, file.size):

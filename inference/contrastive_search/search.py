@@ -49,10 +49,8 @@ def search(
         next_logits, states = model_state.forward(candidates[:, None])  # (k, V), (k, d)
         best = int(contrastive_scores(probs, states @ context_states.T, alpha).argmax())  # sync
         model_state.select(best)
-        logits, context_states = (
-            next_logits[best : best + 1],
-            torch.cat([context_states, states[best : best + 1]]),
-        )
+        logits = next_logits[best : best + 1]
+        context_states = torch.cat([context_states, states[best : best + 1]])
         yield int(candidates[best])
 
 

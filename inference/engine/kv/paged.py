@@ -209,10 +209,8 @@ class PagedKVCacheManager:
         if not (self.prefix_caching and sequence.may_reuse_prefix):
             return []
         self._extend_hashes(sequence)
-        page_hashes, page_of_hash = (
-            sequence.page_hashes[: self._max_cached_pages(sequence)],
-            self.pool.page_of_hash,
-        )
+        page_hashes = sequence.page_hashes[: self._max_cached_pages(sequence)]
+        page_of_hash = self.pool.page_of_hash
         pages = [page_of_hash[page_hash] for page_hash in takewhile(page_of_hash.__contains__, page_hashes)]
         num_pages, previous = len(pages), -1
         while num_pages != previous:  # what one window shortens, another may shorten further

@@ -51,10 +51,8 @@ class UncachedRunner:
     def forward(self, batch: Batch) -> torch.Tensor:
         """Compute the step: logits (W, V) in the model's dtype, on its device."""
         for op in batch.cache_ops:
-            self.rows, self.encoder_inputs = (
-                apply_cache_op(self.rows, op),
-                apply_cache_op(self.encoder_inputs, op),
-            )
+            self.rows = apply_cache_op(self.rows, op)
+            self.encoder_inputs = apply_cache_op(self.encoder_inputs, op)
         for row, encoder_ids in batch.encoder_inputs.items():
             self.encoder_inputs[row] = list(encoder_ids)
         logits = [torch.empty(0, self.vocab, device=self.model.device, dtype=self.model.dtype)]

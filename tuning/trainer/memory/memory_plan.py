@@ -96,10 +96,8 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
     model.to(getattr(torch, dtype))
     if spec.hyperparameters.is_full:
         return plan_full(model, spec, num_tokens, device)
-    scheme, mapped = (
-        qlora_scheme(spec.hyperparameters.quantize_base, device),
-        read_mapped_weights(spec.weight_file),
-    )
+    scheme = qlora_scheme(spec.hyperparameters.quantize_base, device)
+    mapped = read_mapped_weights(spec.weight_file)
     full_weights = nbytes(model.parameters())
     if computes_in_float32(device, scheme, mapped):
         model.to(torch.float32)
