@@ -18,22 +18,24 @@ from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
 from inference.engine.sampling import triton_sampling
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
+from inference.engine.speculation.draft_model import DraftModel
 from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import CacheConfig
 from inference.errors import Internal
 from inference.load_recipe import make_recipe
-from inference.local import LocalBackend
+from inference.local import BackendModel, LocalBackend
+from inference.local.backend import StartSearch
 from inference.lora.check import check_adapter
 from inference.lora.gguf_adapter import AdapterFolders
 from inference.lora.registry import AdapterRegistry
 from inference.metrics import Metrics
 from inference.model import select_runner
+from inference.model.batch import Runner
 from inference.model.load import loader
 from inference.model.load.formats import model_folder
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.paged.kv_pool import AUTO
 from inference.model.pooling import embedding_sizes
-from inference.model.quantization.schemes import NONE
 from inference.model.runner_options import BATCH_INVARIANT
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
 from inference.model.weight_cache import mapped_file
@@ -41,8 +43,7 @@ from inference.open_draft_model import DraftSource, open_draft_model
 from inference.process.malloc import trim_heap
 from inference.sleep_mode import SleepMode
 from inference.structured_output import GrammarChecker, GrammarCompiler
-from inference.text.special_tokens import SpecialTokensIn
-from settings.groups import EngineSettings, ModelSettings
+from settings.groups import BackendSettings, EngineSettings, ModelSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,12 +53,6 @@ class LoadedEngine:
     executor       the processes that compute the model; closed by the Backend, or by a caller without one
     engine_thread  the thread on which the model was loaded and must compute
     folder         the folder of the model's files
-    deterministic  every bit of an answer is independent of the other rows of its batch
-    gpu_memory_fraction  the share of each GPU's memory that the process may use; None: it uses no GPU
-    kv_dtype       of keys and values: "auto", the model's, or "int8"
-    quantize       the scheme of the weights, see QUANTIZE
-    max_loras      adapters in memory at a time
-    max_lora_rank  the largest rank of an adapter
     """
 
     loaded_model: loader.LoadedModel
@@ -66,22 +61,19 @@ class LoadedEngine:
     executor: SingleProcess | MultiProcess
     engine_thread: EngineThread
     folder: Path
-    deterministic: bool = False
-    gpu_memory_fraction: float | None = None
-    kv_dtype: str = AUTO
-    quantize: str = NONE
-    max_loras: int = 64
-    max_lora_rank: int = 256
+    model_settings: ModelSettings
+    engine_settings: EngineSettings
 
     @property
     def cache_config(self) -> CacheConfig:
-        runner = self.selected_runner.runner
+        runner, kv_dtype = self.selected_runner.runner, self.engine_settings.kv_dtype
+        has_gpu = self.loaded_model.device == "cuda"
         return CacheConfig(
             page_size=runner.page_size,
             num_pages=runner.kv_capacity // runner.page_size,
-            dtype=self.loaded_model.dtype if self.kv_dtype == AUTO else self.kv_dtype,
+            dtype=self.loaded_model.dtype if kv_dtype == AUTO else kv_dtype,
             prefix_caching=self.engine.core.kv_cache_manager.prefix_caching,
-            gpu_memory_fraction=self.gpu_memory_fraction,
+            gpu_memory_fraction=self.model_settings.cuda_memory_fraction if has_gpu else None,
         )
 
     def make_sleep_mode(self) -> SleepMode | None:
@@ -133,66 +125,54 @@ def open_engine(
     engine_thread.run(trim_heap)  # return memory that the runner checks have freed
     model = loaded_model.model
     engine_thread.run(partial(triton_sampling.warm_up, model.device, model.dtype, loaded_model.vocab))
+    runner = executor.wrap_runner(selected_runner.runner)
     needs_chunks = engine_settings.deterministic and selected_runner.runner_kind not in BATCH_INVARIANT
     return LoadedEngine(
         loaded_model,
         selected_runner,
-        Engine(
-            executor.wrap_runner(selected_runner.runner),
-            sampler,
-            max_batch_tokens=engine_settings.max_batch_tokens,
-            max_queued_tokens=engine_settings.max_queued_tokens,
-            admission_policy=WaitingServedRatio(
-                engine_settings.waiting_served_ratio, engine_settings.max_waiting_tokens
-            )
-            if engine_settings.waiting_served_ratio
-            else None,
-            prefix_caching=engine_settings.prefix_caching,
-            speculate=engine_settings.speculate,
-            prefill_chunk_size=CHUNK_SIZE if needs_chunks else 0,
-            draft_model=draft_model,
-        ),
+        create_engine(runner, sampler, engine_settings, CHUNK_SIZE if needs_chunks else 0, draft_model),
         executor,
         engine_thread,
         model_folder(folder),
-        deterministic=engine_settings.deterministic,
-        gpu_memory_fraction=model_settings.cuda_memory_fraction if loaded_model.device == "cuda" else None,
-        kv_dtype=engine_settings.kv_dtype,
-        quantize=model_settings.quantize,
-        max_loras=engine_settings.max_loras,
-        max_lora_rank=engine_settings.max_lora_rank,
+        model_settings,
+        engine_settings,
+    )
+
+
+def create_engine(
+    runner: Runner,
+    sampler: Sampler,
+    settings: EngineSettings,
+    prefill_chunk_size: int,
+    draft_model: DraftModel | None,
+) -> Engine:
+    """prefill_chunk_size, draft_model: see Engine."""
+    ratio = settings.waiting_served_ratio
+    return Engine(
+        runner,
+        sampler,
+        max_batch_tokens=settings.max_batch_tokens,
+        max_queued_tokens=settings.max_queued_tokens,
+        admission_policy=WaitingServedRatio(ratio, settings.max_waiting_tokens) if ratio else None,
+        prefix_caching=settings.prefix_caching,
+        speculate=settings.speculate,
+        prefill_chunk_size=prefill_chunk_size,
+        draft_model=draft_model,
     )
 
 
 def open_backend(
-    loaded_engine: LoadedEngine,
-    *,
-    model_id: str,
-    metrics: Metrics,
-    max_input_tokens: int | None = None,
-    special_tokens_in: SpecialTokensIn = "prompts",
-    tool_format: str = "auto",
-    default_seed: int | None = None,
+    loaded_engine: LoadedEngine, settings: BackendSettings, *, model_id: str, metrics: Metrics
 ) -> Backend:
-    """Start the engine and serve with it.
-
-    metrics            gets the engine's state and the times of the answers
-    max_input_tokens   longest prompt allowed; None: limited by the context only
-    special_tokens_in  the texts in which the spelling of a special token is that token
-    default_seed       seed of requests that set none; None: a random one for each
-    tool_format        how the model writes tool calls: "auto" or one of tool_parsers.formats.CALL_FORMATS
-    """
-    loaded_model = loaded_engine.loaded_model
-    selected_runner = loaded_engine.selected_runner
-    engine = loaded_engine.engine
-    executor = loaded_engine.executor
-    context = selected_runner.runner.context
+    """Start the engine and serve with it. metrics: gets its state and the times of the answers."""
+    engine, executor = loaded_engine.engine, loaded_engine.executor
+    model = describe_model(loaded_engine, model_id)
     model_metrics = metrics.observe_engine(
         engine.stats,
         model=model_id,
-        context=context,
+        context=model.context,
         cache_config=loaded_engine.cache_config,
-        max_loras=loaded_engine.max_loras,
+        max_loras=loaded_engine.engine_settings.max_loras,
     )
     engine.set_step_listener(model_metrics.record_step)
     engine.start(loaded_engine.engine_thread)
@@ -205,43 +185,49 @@ def open_backend(
     executor.on_lost(lambda reason: engine.fail(Internal(reason)))
     return LocalBackend(
         engine,
-        loaded_model.tokenizer,
-        model_id=model_id,
-        context=context,
-        vocab=loaded_model.vocab,
-        eos_token_ids=loaded_model.stop_token_ids,
-        compiler=GrammarCompiler(
-            loaded_model.tokenizer, loaded_model.vocab, loaded_model.stop_token_ids, checker
-        ),
+        model,
+        settings,
+        compiler=GrammarCompiler(model.tokenizer, model.vocab, model.eos_token_ids, checker),
         metrics=model_metrics,
-        max_input_tokens=max_input_tokens,
-        special_tokens_in=special_tokens_in,
-        tool_format=tool_format,
-        default_seed=default_seed,
-        details={
-            "dtype": loaded_model.dtype,
-            "device": loaded_model.device,
-            "architecture": type(loaded_model.model).__name__,
-            "quantize": loaded_engine.quantize,
-            "kv_dtype": loaded_engine.kv_dtype,
-        },
-        is_encoder_decoder=loaded_model.is_encoder_decoder,
-        contrastive=partial(
-            start_contrastive_search, engine, partial(executor.run, search, loaded_model.model)
-        )
-        if selected_runner.runner_kind != "uncached" and supports_contrastive_search(loaded_model.model)
-        else None,
-        embedding_sizes=embedding_sizes(loaded_model.model)
-        if selected_runner.runner.capabilities.pooling
-        else (),
+        contrastive=search_starter(loaded_engine),
         adapters=create_adapter_registry(loaded_engine),
         on_close=close,
     )
 
 
+def describe_model(loaded_engine: LoadedEngine, model_id: str) -> BackendModel:
+    loaded_model, runner = loaded_engine.loaded_model, loaded_engine.selected_runner.runner
+    return BackendModel(
+        id=model_id,
+        tokenizer=loaded_model.tokenizer,
+        context=runner.context,
+        vocab=loaded_model.vocab,
+        eos_token_ids=loaded_model.stop_token_ids,
+        is_encoder_decoder=loaded_model.is_encoder_decoder,
+        embedding_sizes=embedding_sizes(loaded_model.model) if runner.capabilities.pooling else (),
+        details={
+            "dtype": loaded_model.dtype,
+            "device": loaded_model.device,
+            "architecture": type(loaded_model.model).__name__,
+            "quantize": loaded_engine.model_settings.quantize,
+            "kv_dtype": loaded_engine.engine_settings.kv_dtype,
+        },
+    )
+
+
+def search_starter(loaded_engine: LoadedEngine) -> StartSearch | None:
+    """What starts a contrastive search; None: the model does not support it."""
+    model = loaded_engine.loaded_model.model
+    if loaded_engine.selected_runner.runner_kind == "uncached" or not supports_contrastive_search(model):
+        return None
+    run_search = partial(loaded_engine.executor.run, search, model)
+    return partial(start_contrastive_search, loaded_engine.engine, run_search)
+
+
 def create_adapter_registry(loaded_engine: LoadedEngine) -> AdapterRegistry:
     """The adapters of the model; none is loaded yet."""
-    max_rank = loaded_engine.max_lora_rank
+    max_adapters = loaded_engine.engine_settings.max_loras
+    max_rank = loaded_engine.engine_settings.max_lora_rank
     engine, executor, model = loaded_engine.engine, loaded_engine.executor, loaded_engine.loaded_model.model
 
     def need_bytes(folder: Path) -> int:
@@ -257,6 +243,6 @@ def create_adapter_registry(loaded_engine: LoadedEngine) -> AdapterRegistry:
         need_bytes,
         partial(free_adapter_bytes, model, loaded_engine.selected_runner.runner),
         engine.seconds_until_adapter_is_unused,
-        max_adapters=loaded_engine.max_loras,
+        max_adapters=max_adapters,
         max_rank=max_rank,
     )

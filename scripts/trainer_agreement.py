@@ -20,14 +20,14 @@ import torch
 from torch import Tensor
 
 from inference.backend import Backend
-from inference.factory import open_backend, open_engine
+from inference.factory import LoadedEngine, open_backend, open_engine
 from inference.load_recipe import find_weight_file
 from inference.metrics import Metrics
 from inference.model import weight_cache
 from inference.native.weight_cache.source_files import OFF
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, Started, Token
-from settings.groups import EngineSettings, ModelSettings
+from settings.groups import BackendSettings, EngineSettings, ModelSettings
 from tuning.trainer.base_model import load_base
 from tuning.trainer.datum import Datum
 from tuning.trainer.lora import LoraOptions
@@ -88,11 +88,15 @@ def keep_weights(model: Path, case: Case, folder: Path) -> str:
     settings = model_settings(case, str(folder))
     weight_file = find_weight_file(model, settings)
     assert weight_file is not None
-    backend = open_backend(open_engine(model, settings, ENGINE), model_id="served", metrics=Metrics())
+    backend = serve(open_engine(model, settings, ENGINE))
     while not weight_file.exists():
         time.sleep(0.1)
     backend.close()
     return str(weight_file)
+
+
+def serve(loaded_engine: LoadedEngine) -> Backend:
+    return open_backend(loaded_engine, BackendSettings(), model_id="served", metrics=Metrics())
 
 
 def measure(model: Path, case: Case, weight_file: str) -> tuple[Tensor, Tensor, Tensor]:
@@ -130,9 +134,7 @@ def open_served(model: Path, case: Case, adapter: Path) -> Backend:
     engine_settings = EngineSettings(
         **{name: getattr(ENGINE, name) for name in ENGINE.__slots__} | {"deterministic": case.deterministic}
     )
-    backend = open_backend(
-        open_engine(model, settings, engine_settings), model_id="served", metrics=Metrics()
-    )
+    backend = serve(open_engine(model, settings, engine_settings))
     adapters = backend.adapters()
     assert adapters is not None
     adapters.load("trained", adapter, "trained")

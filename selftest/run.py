@@ -121,11 +121,10 @@ def clamp(least: int, value: float, most: int) -> int:
 
 
 def tolerance_of(loaded_engine: LoadedEngine) -> Tolerance:
-    if loaded_engine.deterministic:
+    if loaded_engine.engine_settings.deterministic:
         return Tolerance(max_drift=0.0, allows_ties=False)
-    is_quantized = (
-        loaded_engine.selected_runner.quant_error is not None
-    )  # quantized products round activations to 8 bits
+    # Quantized products round activations to 8 bits.
+    is_quantized = loaded_engine.selected_runner.quant_error is not None
     dtype = "bfloat16" if is_quantized else loaded_engine.loaded_model.dtype
     return Tolerance(MAX_DRIFT.get(dtype, max(MAX_DRIFT.values())), allows_ties=dtype != "float32")
 

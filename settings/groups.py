@@ -1,4 +1,4 @@
-"""The groups of settings that the packages get as one argument: the model's, the engine's and the server's.
+"""The groups of settings that the packages get as one argument: of model, engine, backend and server.
 
 A field has the setting's name in lower case. A suffix shows that the unit differs (`kv_memory_bytes`). None
 replaces a 0 that means "no limit". A default is the value in config.py.
@@ -13,6 +13,8 @@ from settings.schema import Settings
 
 OFF = "off"  # value of TUNING_DIR and RESPONSES_STORE
 StreamFormat = Literal["auto", "ndjson", "sse"]
+# in no text, in prompts that are one text, or in these and in the messages of chats
+SpecialTokensIn = Literal["none", "prompts", "all"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -66,6 +68,22 @@ class EngineSettings:
     max_waiting_tokens: int = 20
     max_lora_rank: int = 256
     max_loras: int = 64
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BackendSettings:
+    """How the backend reads requests and the model's answers.
+
+    max_input_tokens   of a prompt; None: as many as leave room for one token in the context
+    special_tokens_in  the texts in which the spelling of a special token is that token
+    tool_format        how the model writes tool calls: "auto" or one of tool_parsers.formats.CALL_FORMATS
+    default_seed       of requests that set none; None: a random one for each
+    """
+
+    max_input_tokens: int | None = None
+    special_tokens_in: SpecialTokensIn = "prompts"
+    tool_format: str = "auto"
+    default_seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -127,7 +145,7 @@ class ServerSettings:
     enable_prefill_logprobs: bool = True
 
 
-Group = TypeVar("Group", ModelSettings, EngineSettings, ServerSettings)
+Group = TypeVar("Group", ModelSettings, EngineSettings, BackendSettings, ServerSettings)
 
 
 def group(kind: type[Group], settings: Settings, **changes: Any) -> Group:
@@ -135,6 +153,15 @@ def group(kind: type[Group], settings: Settings, **changes: Any) -> Group:
     names = {field.name for field in fields(Settings)}
     values = {field.name: getattr(settings, field.name) for field in fields(kind) if field.name in names}
     return kind(**(values | changes))
+
+
+def backend_settings(settings: Settings) -> BackendSettings:
+    return group(
+        BackendSettings,
+        settings,
+        max_input_tokens=settings.max_input_tokens or None,
+        default_seed=None if settings.default_seed < 0 else settings.default_seed,
+    )
 
 
 def server_settings(settings: Settings, version: str, *, has_link: bool = False) -> ServerSettings:

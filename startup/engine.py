@@ -17,7 +17,7 @@ from inference.factory import LoadedEngine, open_backend, open_engine
 from inference.finding import Refused
 from inference.metrics import Metrics
 from inference.open_draft_model import DraftSource
-from settings.groups import EngineSettings, ModelSettings, group
+from settings.groups import EngineSettings, ModelSettings, backend_settings, group
 from settings.schema import Settings
 
 
@@ -92,15 +92,8 @@ def fetch_model(settings: Settings, plan: Plan) -> Path:
 
 def make_backend(settings: Settings, loaded_engine: LoadedEngine, metrics: Metrics) -> Backend:
     """Start the engine and return the backend that the API serves."""
-    return open_backend(
-        loaded_engine,
-        model_id=public_name(settings.model_name),
-        max_input_tokens=settings.max_input_tokens or None,
-        special_tokens_in=settings.special_tokens_in,
-        tool_format=settings.tool_format,
-        default_seed=None if settings.default_seed < 0 else settings.default_seed,
-        metrics=metrics,
-    )
+    model_id = public_name(settings.model_name)
+    return open_backend(loaded_engine, backend_settings(settings), model_id=model_id, metrics=metrics)
 
 
 def public_name(model: str) -> str:

@@ -17,7 +17,7 @@ from inference.process.rss import written_bytes
 from inference.sampling import Sampling
 from inference.sleep_mode import SleepMode
 from inference.types import Event, Finished, GenerationRequest, Token
-from settings.groups import EngineSettings, ModelSettings
+from settings.groups import BackendSettings, EngineSettings, ModelSettings
 from tests import tiny
 
 PROMPT = tuple(range(5, 45))
@@ -45,7 +45,7 @@ def loaded(tmp_path_factory: pytest.TempPathFactory) -> LoadedEngine:
 
 @pytest.fixture(scope="module")
 def backend(loaded: LoadedEngine) -> Iterator[Backend]:
-    backend = open_backend(loaded, model_id="m", metrics=Metrics())
+    backend = open_backend(loaded, BackendSettings(), model_id="m", metrics=Metrics())
     yield backend
     backend.close()
 

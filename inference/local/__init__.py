@@ -4,5 +4,6 @@ The only link between the API and the engine. Knows the engine and a tokenizer; 
 """
 
 from inference.local.backend import LocalBackend
+from inference.local.backend_model import BackendModel
 
-__all__ = ["LocalBackend"]
+__all__ = ["BackendModel", "LocalBackend"]

@@ -8,7 +8,6 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from types import MappingProxyType
 from typing import Any
 
 from inference.backend import Adapters, Stream
@@ -17,6 +16,7 @@ from inference.engine.engine import Engine
 from inference.engine.sequence import OutputSink
 from inference.errors import MaxTokensTooLarge, NotFound, NotImplementedHere, TooLong
 from inference.local.answer_decoder import AnswerDecoder, stop_strings_for
+from inference.local.backend_model import BackendModel
 from inference.local.embedding_inputs import EmbeddingInputs
 from inference.local.embeddings import EmbeddingStream, embed_inputs
 from inference.local.engine_probe import EngineProbe
@@ -24,19 +24,19 @@ from inference.local.input_processor import InputProcessor, is_chat
 from inference.local.output_stream import LocalStream, OutputCollector
 from inference.local.pending_stream import GrammarStage
 from inference.local.resolve_sampling import normalise_sampling, with_seeds
-from inference.local.tool_calling import AUTO, ToolCalling
+from inference.local.tool_calling import ToolCalling
 from inference.lora.registry import AdapterRegistry
 from inference.metrics import AnswerStats, ModelMetrics
 from inference.model.memory_usage import devices
 from inference.structured_output import GrammarCompiler, GrammarMatcher
 from inference.text.detokenizer import make_detokenizer
-from inference.text.special_tokens import SpecialTokensIn
 from inference.text.tokenizer import bad_words_ids
 from inference.text.tokenizer_config import tokenizer_config
 from inference.text.vocabulary import Vocabulary
 from inference.tokenized import Tokenized
 from inference.types import Constraint, GenerationRequest, ModelInfo
 from inference.validation import check_ids, check_request
+from settings.groups import BackendSettings
 
 MAX_DETOKENIZE_IDS = 100_000  # limit of `detokenize` if the context is small
 
@@ -50,72 +50,52 @@ WatchSinks = Callable[[Sequence[OutputSink]], Sequence[OutputSink]]
 class LocalBackend:
     """A Backend over an engine in this process.
 
-    context             tokens of prompt and answer together; a longer answer is shortened to fit
-    vocab               width of the logits; ids that the tokenizer lacks have no text
-    eos_token_ids       the model's end tokens
-    max_input_tokens    longest prompt allowed; None: any that leaves a token for the answer
-    special_tokens_in   see InputProcessor
-    default_seed        seed of requests that set none; None: a random one for each
-    tool_format         the configured format of tool calls, see ToolCalling
-    details             further properties for ModelInfo
-    is_encoder_decoder  the prompt goes to the encoder and takes no context from the answer
-    contrastive         starts a contrastive search; None: the model does not support it
-    embedding_sizes     see ModelInfo
-    adapters            the adapters that requests may name; None: none can be loaded
-    on_close            called after the engine has stopped
+    contrastive  starts a contrastive search; None: the model does not support it
+    adapters     the adapters that requests may name; None: none can be loaded
+    on_close     called after the engine has stopped
     """
 
     def __init__(
         self,
         engine: Engine,
-        tokenizer: Any,
+        model: BackendModel,
+        settings: BackendSettings,
         *,
-        model_id: str,
-        context: int,
-        vocab: int,
-        eos_token_ids: frozenset[int],
         compiler: GrammarCompiler,
         metrics: ModelMetrics,
-        max_input_tokens: int | None = None,
-        special_tokens_in: SpecialTokensIn = "prompts",
-        tool_format: str = AUTO,
-        default_seed: int | None = None,
-        details: Mapping[str, str] = MappingProxyType({}),
-        is_encoder_decoder: bool = False,
         contrastive: StartSearch | None = None,
-        embedding_sizes: Sequence[int] = (),
         adapters: AdapterRegistry | None = None,
         on_close: Callable[[], None] = lambda: None,
     ) -> None:
         self._engine = engine
+        self._model = model
+        self._settings = settings
         self._adapters = adapters
         self._contrastive = contrastive
         self._on_close = on_close
         self._metrics = metrics
-        self._default_seed = default_seed
-        self._context = context
-        self._vocabulary = Vocabulary(tokenizer)
+        self._vocabulary = Vocabulary(model.tokenizer)
         self._input_processor = InputProcessor(
             self._vocabulary,
-            context=context,
-            vocab=vocab,
-            is_encoder_decoder=is_encoder_decoder,
-            max_input_tokens=max_input_tokens,
-            special_tokens_in=special_tokens_in,
+            context=model.context,
+            vocab=model.vocab,
+            is_encoder_decoder=model.is_encoder_decoder,
+            max_input_tokens=settings.max_input_tokens,
+            special_tokens_in=settings.special_tokens_in,
         )
         self._embedding_inputs = EmbeddingInputs(self._input_processor)
-        self._eos_token_ids = eos_token_ids
         self._engine_probe = EngineProbe(engine, token_id=next(iter(self._vocabulary.anchor_ids), 0))
         self._grammar_stage = GrammarStage(compiler)
-        self._tool_calling = ToolCalling(tool_format, self._input_processor.chat_template, self._vocabulary)
+        chat_template = self._input_processor.chat_template
+        self._tool_calling = ToolCalling(settings.tool_format, chat_template, self._vocabulary)
         self._info = ModelInfo(
-            model_id,
-            context,
-            vocab,
+            model.id,
+            model.context,
+            model.vocab,
             int(time.time()),
-            chat_fallback_reason=self._input_processor.chat_template.fallback_reason,
-            details={**details, "tool_format": self._tool_calling.model_format},
-            embedding_sizes=embedding_sizes,
+            chat_fallback_reason=chat_template.fallback_reason,
+            details={**model.details, "tool_format": self._tool_calling.model_format},
+            embedding_sizes=model.embedding_sizes,
         )
 
     def info(self) -> ModelInfo:
@@ -126,7 +106,7 @@ class LocalBackend:
 
     def generate(self, request: GenerationRequest) -> Stream:
         start_s = time.monotonic()
-        check_request(request, self._info.vocab)
+        check_request(request, self._model.vocab)
         if request.adapter is not None:
             self._check_adapter(request)
         token_ids = self._input_processor.prompt_token_ids(request)
@@ -161,7 +141,7 @@ class LocalBackend:
         watch: WatchSinks = tuple,
     ) -> Stream:
         token_ids = resolved.prompt_token_ids
-        resolved_requests = with_seeds(resolved, self._default_seed)
+        resolved_requests = with_seeds(resolved, self._settings.default_seed)
         answer_stats = self._metrics.start_answers(
             len(token_ids),
             max_tokens=resolved.max_tokens or 0,
@@ -181,9 +161,9 @@ class LocalBackend:
         return self._input_processor.tokenize(request)
 
     def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
-        if len(token_ids) > (max_ids := max(self._context, MAX_DETOKENIZE_IDS)):
+        if len(token_ids) > (max_ids := max(self._model.context, MAX_DETOKENIZE_IDS)):
             raise TooLong("tokens", max_ids, len(token_ids), f"may have at most {max_ids} ids")
-        check_ids("tokens", token_ids, self._info.vocab)
+        check_ids("tokens", token_ids, self._model.vocab)
         return self._vocabulary.detokenize(token_ids, show_special)
 
     def tokenizer_config(self) -> Mapping[str, Any]:
@@ -220,7 +200,7 @@ class LocalBackend:
         self, request: GenerationRequest, token_ids: tuple[int, ...], has_grammar: bool
     ) -> GenerationRequest:
         """The request as the engine needs it (see Sequence.request), except for the seed."""
-        sampling = normalise_sampling(request.sampling, self._info.vocab)
+        sampling = normalise_sampling(request.sampling, self._model.vocab)
         if request.bad_words:
             banned_runs = bad_words_ids(request.bad_words, self._vocabulary)
             sampling = replace(sampling, bad_words_ids=sampling.bad_words_ids + banned_runs)
@@ -231,7 +211,7 @@ class LocalBackend:
             prompt=token_ids,
             sampling=sampling,
             max_tokens=self._max_output_tokens(request, token_ids),
-            stop_token_ids=request.stop_token_ids + (() if ignores_eos else tuple(self._eos_token_ids)),
+            stop_token_ids=request.stop_token_ids + (() if ignores_eos else tuple(self._model.eos_token_ids)),
         )
 
     def _check_adapter(self, request: GenerationRequest) -> None:
@@ -239,11 +219,11 @@ class LocalBackend:
             raise NotFound(f"adapter {request.adapter!r} not found")
 
     def _max_output_tokens(self, request: GenerationRequest, token_ids: tuple[int, ...]) -> int:
-        available = self._context - (0 if self._input_processor.is_encoder_decoder else len(token_ids))
+        available = self._model.context - (0 if self._model.is_encoder_decoder else len(token_ids))
         if request.max_tokens is None:
             return available
         if request.reject_if_too_long and request.max_tokens > available:
-            raise MaxTokensTooLarge(self._context, len(token_ids), request.max_tokens)
+            raise MaxTokensTooLarge(self._model.context, len(token_ids), request.max_tokens)
         return min(request.max_tokens, available)
 
     def _constraint(self, request: GenerationRequest) -> tuple[Constraint | None, str]:
@@ -280,7 +260,7 @@ class LocalBackend:
         is_chat_prompt = not isinstance(request.prompt, str) and is_chat(request.prompt)
         chat_template = self._input_processor.chat_template
         starts_message = is_chat_prompt and not request.template.continue_final_message
-        continued_ids = () if starts_message or self._input_processor.is_encoder_decoder else token_ids
+        continued_ids = () if starts_message or self._model.is_encoder_decoder else token_ids
         stop_strings = stop_strings_for(request, chat_template.stops if is_chat_prompt else ())
         return [
             AnswerDecoder(
@@ -292,7 +272,7 @@ class LocalBackend:
                 ),
                 stop_matcher=stop_strings.new_matcher() if stop_strings else None,
                 tool_parser=self._tool_calling.parser_for(request, index) if request.tools else None,
-                eos_token_ids=self._eos_token_ids,
+                eos_token_ids=self._model.eos_token_ids,
                 answer_stats=stats,
                 strip_leading=starts_message and bool(chat_template.fallback_reason),
             )

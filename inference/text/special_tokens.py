@@ -10,10 +10,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Any, Literal
-
-# in no text, in prompts that are one text, or in these and in the messages of chats
-SpecialTokensIn = Literal["none", "prompts", "all"]
+from typing import Any
 
 MARKS = range(0x2A6D6, 0x20000, -1)  # rare ideographs: no template strips, escapes or changes them
 NAMING_KEYS = frozenset(("role", "type"))  # their values are names, and no part of a message's text

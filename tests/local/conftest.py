@@ -2,8 +2,9 @@ from typing import Any
 
 import pytest
 
-from inference.local import LocalBackend
+from inference.local import BackendModel, LocalBackend
 from inference.types import Constraint
+from settings.groups import BackendSettings
 from tests.local.fake_engine import FakeEngine, model_metrics
 from tests.text.tokenizers_of_three_kinds import tokenizer
 
@@ -49,13 +50,15 @@ def words() -> Any:
 def backend(engine: FakeEngine, compiler: FakeCompiler, words: Any) -> LocalBackend:
     return LocalBackend(
         engine,  # type: ignore[arg-type]
-        words,
-        model_id="tiny",
-        context=64,
-        vocab=400,
-        eos_token_ids=frozenset([words.eos_token_id]),
+        BackendModel(
+            id="tiny",
+            tokenizer=words,
+            context=64,
+            vocab=400,
+            eos_token_ids=frozenset([words.eos_token_id]),
+            details={"dtype": "float32", "device": "cpu"},
+        ),
+        BackendSettings(),
         metrics=model_metrics(),
-        tool_format="auto",
-        details={"dtype": "float32", "device": "cpu"},
         compiler=compiler,  # type: ignore[arg-type]
     )

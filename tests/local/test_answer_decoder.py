@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from inference.local import LocalBackend
+from inference.local import BackendModel, LocalBackend
 from inference.sampling import Sampling
 from inference.text.tool_parsers.stream import ToolParser
 from inference.types import (
@@ -21,6 +21,7 @@ from inference.types import (
     Token,
     Tool,
 )
+from settings.groups import BackendSettings
 from tests.local.conftest import FakeCompiler
 from tests.local.fake_engine import FakeEngine, model_metrics
 from tests.text.tokenizers_of_three_kinds import KINDS, tokenizer
@@ -246,14 +247,11 @@ def calls_of(items: Iterable[object]) -> dict[int, tuple[str, bool]]:
 
 
 def generate_events(words: Any, request: GenerationRequest, ids: list[int]) -> list[Event]:
-    engine = FakeEngine()
+    engine, ends = FakeEngine(), frozenset([words.eos_token_id])
     backend = LocalBackend(
         engine,  # type: ignore[arg-type]
-        words,
-        model_id="tiny",
-        context=999,
-        vocab=421,
-        eos_token_ids=frozenset([words.eos_token_id]),
+        BackendModel(id="tiny", tokenizer=words, context=999, vocab=421, eos_token_ids=ends),
+        BackendSettings(),
         metrics=model_metrics(),
         compiler=FakeCompiler(),  # type: ignore[arg-type]
     )

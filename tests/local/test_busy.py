@@ -6,9 +6,10 @@ import pytest
 
 from inference.engine.background import BackgroundTask, Work
 from inference.engine.engine import Engine
-from inference.local import LocalBackend
+from inference.local import BackendModel, LocalBackend
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
+from settings.groups import BackendSettings
 from tests.engine.conftest import FakeRunner, GreedySampler
 from tests.local.fake_engine import model_metrics
 
@@ -26,16 +27,8 @@ def engine() -> Engine:
 @pytest.fixture
 def backend(engine: Engine, compiler: Any, words: Any) -> LocalBackend:
     ends = frozenset([words.eos_token_id])
-    return LocalBackend(
-        engine,
-        words,
-        model_id="m",
-        context=64,
-        vocab=32,
-        eos_token_ids=ends,
-        compiler=compiler,
-        metrics=model_metrics(),
-    )
+    model = BackendModel(id="m", tokenizer=words, context=64, vocab=32, eos_token_ids=ends)
+    return LocalBackend(engine, model, BackendSettings(), compiler=compiler, metrics=model_metrics())
 
 
 def pause() -> Work[None]:

@@ -9,9 +9,9 @@ import pytest
 from inference.errors import BadRequest, TooLong
 from inference.local.embedding_inputs import CHUNK_INPUTS, EmbeddingInputs
 from inference.local.input_processor import InputProcessor
-from inference.text.special_tokens import SpecialTokensIn
 from inference.text.vocabulary import Vocabulary
 from inference.types import GenerationRequest
+from settings.groups import SpecialTokensIn
 from tests.text.tokenizers_of_three_kinds import tokenizer
 
 MANY = 2 * CHUNK_INPUTS + 1

@@ -7,9 +7,9 @@ from transformers import PreTrainedTokenizerFast
 
 from inference.errors import BadRequest, TooLong
 from inference.local.input_processor import InputProcessor
-from inference.text.special_tokens import SpecialTokensIn
 from inference.text.vocabulary import Vocabulary
 from inference.types import GenerationRequest, Message, TemplateOptions, Tool
+from settings.groups import SpecialTokensIn
 from tests.text.tokenizers_of_three_kinds import byte_level, tokenizer
 
 

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from inference.local import LocalBackend
+from inference.local import BackendModel, LocalBackend
 from inference.local.tool_calling import ToolCalling
 from inference.text.chat_template import ChatTemplate
 from inference.text.vocabulary import Vocabulary
 from inference.types import CallDelta, GenerationRequest, Tool
+from settings.groups import BackendSettings
 from tests.local.conftest import FakeCompiler
 from tests.local.fake_engine import FakeEngine, model_metrics
 from tests.text.tokenizers_of_three_kinds import tokenizer
@@ -54,15 +55,17 @@ def test_the_format_comes_from_the_template_unless_it_is_set(
 ) -> None:
     backend = LocalBackend(
         FakeEngine(),  # type: ignore[arg-type]
-        words(template),
-        model_id="tiny",
-        context=64,
-        vocab=400,
-        eos_token_ids=frozenset([2]),
+        BackendModel(
+            id="tiny",
+            tokenizer=words(template),
+            context=64,
+            vocab=400,
+            eos_token_ids=frozenset([2]),
+            details={"dtype": "float32", "device": "cpu"},
+        ),
+        BackendSettings(tool_format=setting),
         metrics=model_metrics(),
         compiler=FakeCompiler(),  # type: ignore[arg-type]
-        tool_format=setting,
-        details={"dtype": "float32", "device": "cpu"},
     )
     assert backend.info().details == {"dtype": "float32", "device": "cpu", "tool_format": tool_format}
 

@@ -16,7 +16,7 @@ from inference.factory import open_backend, open_engine
 from inference.metrics import Metrics
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, Started
-from settings.groups import EngineSettings, ModelSettings, ServerSettings
+from settings.groups import BackendSettings, EngineSettings, ModelSettings, ServerSettings
 from tests.fake_backend import make_models
 
 DEMO = Path(__file__).parent.parent.parent / "models" / "demo"
@@ -43,7 +43,7 @@ def backend(metrics: Metrics) -> Iterator[Backend]:
             max_queued_tokens=10_000,
         ),
     )
-    backend = open_backend(opened, model_id="demo", metrics=metrics)
+    backend = open_backend(opened, BackendSettings(), model_id="demo", metrics=metrics)
     yield backend
     backend.close()
 

@@ -5,7 +5,7 @@ from functools import cache
 from inference.backend import Backend
 from inference.factory import open_backend, open_engine
 from inference.metrics import Metrics
-from settings.groups import EngineSettings, ModelSettings
+from settings.groups import BackendSettings, EngineSettings, ModelSettings
 from tests.api.neodim.conftest import VECTORS
 
 
@@ -23,4 +23,4 @@ def tiny() -> Backend:
             max_queued_tokens=1 << 16,
         ),
     )
-    return open_backend(opened, model_id="neodim_tiny", metrics=Metrics())
+    return open_backend(opened, BackendSettings(), model_id="neodim_tiny", metrics=Metrics())
