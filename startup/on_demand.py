@@ -144,7 +144,7 @@ def open_model(
     loader.add(managed)
     upstream, residence = upstream_model(model, own), ModelResidence(loader, model.name)
     adapters = open_adapters(managed, upstream, own, residence, adapter_numbers)
-    backend = open_child(upstream, residence, metrics.upstream, adapters)
+    backend = open_child(upstream, residence, metrics.upstream, managed.running_answers, adapters)
     return backend, adapters, partial(ModelProcess, upstream, own, adapters)
 
 

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from inference import drain_rate
-from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, DrainRate, RecentDurations, overloaded
+from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, DrainRate, RecentDurations, StepTime, overloaded
 
 
 @pytest.fixture
@@ -47,17 +47,25 @@ def test_the_first_end_follows_from_how_long_similar_work_took(clock: list[float
     durations = RecentDurations()
     for seconds in (8.0, 12.0):
         durations.record(seconds)
-    assert durations.mean_s(1.0) == 10.0
+    assert durations.mean_s == 10.0
     assert durations.first_end_s([95.0]) == 5.0, "it has 3 or 7 s left"
     assert durations.first_end_s([95.0, 95.0]) == 3.0, "one of two is likely to be the shorter"
-    assert durations.last_end_s([95.0, 99.0]) == 9.0, "the younger one has 7 or 11 s left"
     assert durations.first_end_s([90.0]) == 2.0, "it has outlasted the shorter one"
     assert durations.first_end_s([]) == 0.0
 
 
-def test_work_without_an_example_takes_as_long_again(clock: list[float]) -> None:
-    durations = RecentDurations()
-    assert durations.mean_s(7.0) == 7.0
-    assert durations.first_end_s([70.0, 96.0]) == 4.0
+def test_work_that_outlasts_all_earlier_work_does_so_by_as_much_again(clock: list[float]) -> None:
+    durations = RecentDurations(unknown_s=20.0)
+    assert durations.mean_s == 20.0
+    assert durations.first_end_s([70.0, 96.0]) == 10.0, "the elder one was expected to end 10 s ago"
     durations.record(3.0)
-    assert durations.first_end_s([70.0]) == 30.0, "nothing has taken as long"
+    assert durations.first_end_s([70.0]) == 27.0
+    assert durations.first_end_s([96.9]) == pytest.approx(0.1), "it is hardly late"
+
+
+def test_the_time_of_a_step_is_a_mean_of_the_last_seconds() -> None:
+    step_time = StepTime()
+    assert step_time.seconds == 0.0
+    for seconds in [0.1] * 200 + [0.2] * 100:
+        step_time.record(1, seconds)
+    assert step_time.seconds == pytest.approx(0.2, rel=0.01)

@@ -12,6 +12,7 @@ from collections.abc import Sequence as SequenceOf
 from itertools import cycle, islice, repeat
 from typing import Literal, NamedTuple
 
+from inference.drain_rate import StepTime
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Sequence
 from inference.types import FinishReason
@@ -19,7 +20,6 @@ from inference.types import FinishReason
 MAX_WAITING = 128  # waiting sequences whose starts are estimated: the estimate is for refusals, and quick
 MAX_ANSWERS = 32  # recent answers whose lengths are remembered
 ESTIMATE_S = 0.05  # until the estimate is computed again: clients get whole seconds
-MEMORY_S = 3.0  # older steps hardly count for the time of a step
 IDLE_S = 0.5  # between two steps, from which the engine was idle: that is no time of a step
 FULL_SHARE = 0.9  # of the token budget, from which a step counts as full: prompts wait for the budget
 
@@ -48,7 +48,7 @@ class WaitEstimator:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self._num_steps = self._seconds = 0.0  # of recent steps, the older the less
+        self._step_time = StepTime()
         self._last_step_s = 0.0
         self.is_full = False
         self.lengths: deque[float] = deque(maxlen=MAX_ANSWERS)
@@ -57,7 +57,7 @@ class WaitEstimator:
     @property
     def step_s(self) -> float:
         """Seconds from one step to the next, as recently measured; 0 before the first."""
-        return self._seconds / self._num_steps if self._num_steps else 0.0
+        return self._step_time.seconds
 
     def record_step(self, now: float, seconds: float, num_tokens: int, token_budget: int) -> None:
         """Count a step that ended at `now` and took `seconds`. The time before it counts too, unless idle."""
@@ -65,9 +65,7 @@ class WaitEstimator:
         if since_last_s < seconds + IDLE_S:
             seconds = since_last_s
         self._last_step_s = now
-        weight = math.exp(-seconds / MEMORY_S)
-        self._num_steps = self._num_steps * weight + 1.0
-        self._seconds = self._seconds * weight + seconds
+        self._step_time.record(1, seconds)
         self.is_full = num_tokens >= FULL_SHARE * token_budget
 
     def record_answer(self, sequence: Sequence, finish_reason: FinishReason) -> None:

@@ -1,6 +1,6 @@
 """How long a model of this machine takes until it is loaded, to tell clients when to return."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from inference.on_demand.managed_model import ManagedModel
 from inference.on_demand.residency import Departures, MemoryCapacity
@@ -9,13 +9,35 @@ from inference.on_demand.residency import Departures, MemoryCapacity
 def seconds_until_loaded(
     model: ManagedModel, models: Collection[ManagedModel], capacity: MemoryCapacity, now: float
 ) -> float:
-    """The loads before it, then its own. The first of them waits for the answers of models that leave."""
+    """The loads before it, then its own. Before each, the models leave whose memory it needs."""
     earlier = [each for each in models if each.loading and each.queued_at < model.queued_at]
-    loads_s = sum(each.remaining_load_s(now) for each in (*earlier, model))
-    if any(each.status == "loading" for each in (*earlier, model)):
-        return loads_s
-    first = min((*earlier, model), key=lambda each: each.queued_at)
-    others = [each for each in models if each.occupies_memory and each is not first]
-    departures = capacity.choose_departures(others, first) or Departures()
-    ends_s = [each.durations.last_end_s(each.answer_starts) for each in departures.leaving]
-    return loads_s + max(ends_s, default=0.0)
+    resident = [each for each in models if each.occupies_memory]
+    seconds = 0.0
+    for incoming in (*sorted(earlier, key=lambda each: each.queued_at), model):
+        if incoming.status != "loading":
+            others = [each for each in resident if each is not incoming]
+            leaving = (capacity.choose_departures(others, incoming) or Departures()).leaving
+            seconds += max(map(seconds_until_unloaded, leaving), default=0.0)
+            resident = [each for each in others if each not in leaving]
+        seconds += incoming.remaining_load_s(now)
+        resident.append(incoming)
+    return seconds
+
+
+def seconds_until_unloaded(model: ManagedModel) -> float:
+    """Seconds until the model's answers have ended and its memory is free.
+
+    One that is loaded for requests that wait, or for a client that is to return, answers before it leaves.
+    """
+    if model.status in ("sleeping", "unloading"):
+        return model.leave_s
+    is_awaited = model.is_expected or not model.occupies_memory
+    answers_s = model.running_answers.durations.mean_s if is_awaited else model.running_answers.last_end_s()
+    return answers_s + model.leave_s
+
+
+def share_example(model: ManagedModel, models: Iterable[ManagedModel]) -> None:
+    """The load of one model is the best guess for those that have not been loaded yet."""
+    for each in models:
+        if not each.loads.has_run:
+            each.loads.example = model.loads.example

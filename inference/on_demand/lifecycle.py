@@ -14,6 +14,7 @@ from inference.on_demand.managed_model import (
     ManagedProcess,
     describe_failure,
 )
+from inference.process.repeated_work import WorkRun
 
 log = logging.getLogger(__name__)
 
@@ -36,17 +37,19 @@ class ModelLifecycle:
     async def start(self, model: ManagedModel) -> ManagedProcess:
         """Load the model. Returns its process."""
         model.status, model.started_at = "loading", self._clock()
+        model.load = load = WorkRun(model.loads, model.started_at)
         model.process = process = self._make_process(model.name)
         log.info("event=model_loading model=%s", model.name)
         try:
-            model.info = await process.start()
+            model.info = await process.start(lambda cpu_s: load.note(self._clock(), cpu_s))
         except BaseException:
             model.process = None
             await process.stop()
             raise
-        model.load_s = model.note_loaded(self._clock())
-        log.info("event=model_loaded model=%s seconds=%.1f", model.name, model.load_s)
-        self._metrics.record_load(model.name, model.load_s)
+        load_s = model.note_loaded(self._clock())
+        load.complete(self._clock())
+        log.info("event=model_loaded model=%s seconds=%.1f", model.name, load_s)
+        self._metrics.record_load(model.name, load_s)
         return process
 
     def record_failure(self, model: ManagedModel, error: Exception) -> None:
@@ -58,7 +61,7 @@ class ModelLifecycle:
 
     async def sleep(self, model: ManagedModel) -> None:
         """Let a model that answers no request give memory back. One that cannot is unloaded."""
-        process = model.process
+        process, start = model.process, self._clock()
         assert process is not None
         model.status = "unloading"
         try:
@@ -67,7 +70,7 @@ class ModelLifecycle:
             await self._stop_failed(model, process, error)
             return
         if model.process is process:
-            model.status, model.takes_requests = "sleeping", True
+            model.status, model.takes_requests, model.leave_s = "sleeping", True, self._clock() - start
             log.info("event=model_sleeping model=%s", model.name)
             self._metrics.record_sleep(model.name)
             self._on_change()
@@ -90,11 +93,11 @@ class ModelLifecycle:
     async def stop(self, model: ManagedModel, reason: str) -> None:
         """Unload a model that answers no request. reason: "idle", "memory", "request" or "crash"."""
         assert model.process is not None
-        process, model.process = model.process, None
+        process, model.process, start = model.process, None, self._clock()
         model.cancel_idle_timer()
         model.status = "unloading"
         await process.stop()
-        model.status, model.takes_requests = "unloaded", True
+        model.status, model.takes_requests, model.leave_s = "unloaded", True, self._clock() - start
         log.info("event=model_unloaded model=%s reason=%s", model.name, reason)
         self._metrics.record_unload(model.name, reason)
         self._on_change()

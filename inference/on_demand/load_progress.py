@@ -5,7 +5,7 @@ computes. Knows no models.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import NamedTuple
 
@@ -25,21 +25,27 @@ class Work(NamedTuple):
 
 
 @asynccontextmanager
-async def limit_stalls(pid: int, stall_s: float = STALL_S) -> AsyncIterator[None]:
-    """Raise TimeoutError in the block once the process has done too little for `stall_s` seconds."""
+async def limit_stalls(pid: int, stall_s: float, note_cpu_s: Callable[[float], None]) -> AsyncIterator[None]:
+    """Raise TimeoutError in the block once the process has done too little for `stall_s` seconds.
+
+    note_cpu_s  is called each POLL_S with the CPU time that the process has used
+    """
     async with asyncio.timeout(stall_s) as limit:
-        watch = asyncio.ensure_future(extend(limit, pid, stall_s))
+        watch = asyncio.ensure_future(extend(limit, pid, stall_s, note_cpu_s))
         try:
             yield
         finally:
             watch.cancel()
 
 
-async def extend(limit: asyncio.Timeout, pid: int, stall_s: float) -> None:
+async def extend(
+    limit: asyncio.Timeout, pid: int, stall_s: float, note_cpu_s: Callable[[float], None]
+) -> None:
     """Put the limit off whenever the process has done enough since the last time."""
     last, loop = Work(0, 0.0), asyncio.get_running_loop()
     while not limit.expired():
         work = await asyncio.to_thread(work_of, pid)
+        note_cpu_s(work.cpu_s)
         if work.num_bytes - last.num_bytes >= MIN_BYTES or work.cpu_s - last.cpu_s >= MIN_CPU_S:
             last = work
             limit.reschedule(loop.time() + stall_s)

@@ -15,7 +15,7 @@ from math import inf
 
 from inference.errors import NotFound, Unavailable
 from inference.metrics.on_demand import OnDemandMetrics
-from inference.on_demand.expected_wait import seconds_until_loaded
+from inference.on_demand.expected_wait import seconds_until_loaded, share_example
 from inference.on_demand.lifecycle import ModelLifecycle
 from inference.on_demand.managed_model import (
     FAILED_REST_S,
@@ -212,6 +212,7 @@ class ModelLoader:
             await self._lifecycle.wake(model)
         if model.status != "loaded":
             self._spawn(self._watch(model, await self._lifecycle.start(model)))
+            share_example(model, self._models.values())
 
     async def _watch(self, model: ManagedModel, process: ManagedProcess) -> None:
         """A pinned model is loaded again if its process ends by itself."""

@@ -2,21 +2,22 @@
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
-from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, RecentDurations
+from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S
 from inference.errors import Unavailable
 from inference.process.memory_shortage import is_memory_shortage
+from inference.process.repeated_work import RepeatedWork, WorkRun
+from inference.remote.running_answers import RunningAnswers
 from inference.types import ModelInfo, ModelStatus
 
 FAILED_REST_S = 10.0  # after a failed load: requests get its reason, and nothing is tried
-FIRST_LOAD_S = 10.0  # assumed of a model that has not been loaded yet
-FIRST_WAKE_S = 1.0  # assumed of a model that has not slept yet
+FIRST_LOAD_CPU_S = 10.0  # assumed before the first load of any model
+FIRST_WAKE_S = FIRST_LEAVE_S = 1.0  # assumed of a model that has not slept, or left memory, yet
 CPU = "cpu"
 
 log = logging.getLogger(__name__)
@@ -66,8 +67,11 @@ class ManagedProcess(Protocol):
         """Whether the model sleeps, or is about to wake."""
         ...
 
-    async def start(self) -> ModelInfo:
-        """Start it; when it answers requests, return what it says of the model. Raises LoadFailed."""
+    async def start(self, note_cpu_s: Callable[[float], None]) -> ModelInfo:
+        """Start it; when it answers requests, return what it says of the model. Raises LoadFailed.
+
+        note_cpu_s  gets the CPU time that the load has used, again and again
+        """
         ...
 
     async def sleep(self) -> None:
@@ -106,15 +110,18 @@ MakeProcess = Callable[[str], ManagedProcess]  # by the name of the model
 class ManagedModel:
     """A model and its state.
 
-    needs           bytes on each device while it is loaded
-    keep_alive_s    in memory after its last answer; inf: until its memory is needed
-    takes_requests  False: it leaves after its running answers, and new requests wait for the next load
-    answer_starts   time.monotonic() of the running answers
-    is_requested    it is to be loaded even if no request waits for it
-    is_expected     a client that was told to return has not used it since its load
-    info            what its process said of the model at its last load; None: it has not been loaded yet
-    unloading       the last task that was to unload it
-    loading         set while it is in the queue or being loaded: its result is why that failed, or empty
+    needs            bytes on each device while it is loaded
+    keep_alive_s     in memory after its last answer; inf: until its memory is needed
+    takes_requests   False: it leaves after its running answers, and new requests wait for the next load
+    num_running      requests that it answers now
+    running_answers  knows when they are expected to end
+    is_requested     it is to be loaded even if no request waits for it
+    is_expected      a client that was told to return has not used it since its load
+    loads            how far its loads were after how much CPU time; load: the last one
+    wake_s, leave_s  how long it took to wake, and to free its memory, the last time
+    info             what its process said of the model at its last load; None: it has not been loaded yet
+    unloading        the last task that was to unload it
+    loading          set while it is in the queue or being loaded: its result is why that failed, or empty
     """
 
     name: str
@@ -123,7 +130,8 @@ class ManagedModel:
     is_pinned: bool = False
     status: ModelStatus = "unloaded"
     process: ManagedProcess | None = None
-    answer_starts: list[float] = field(default_factory=list)
+    num_running: int = 0
+    running_answers: RunningAnswers = field(default_factory=RunningAnswers, repr=False)
     num_waiting: int = 0
     takes_requests: bool = True
     is_requested: bool = False
@@ -134,17 +142,14 @@ class ManagedModel:
     started_at: float = 0.0
     loaded_at: float = 0.0
     last_used: float = 0.0
-    load_s: float = FIRST_LOAD_S
+    loads: RepeatedWork = field(default_factory=lambda: RepeatedWork(FIRST_LOAD_CPU_S), repr=False)
+    load: WorkRun | None = field(default=None, repr=False)
     wake_s: float = FIRST_WAKE_S
+    leave_s: float = FIRST_LEAVE_S
     info: ModelInfo | None = None
     loading: asyncio.Future[str] | None = None
     unloading: asyncio.Task[None] | None = field(default=None, repr=False)
     idle_timer: asyncio.TimerHandle | None = field(default=None, repr=False)
-    durations: RecentDurations = field(default_factory=RecentDurations, repr=False)  # of answers
-
-    @property
-    def num_running(self) -> int:
-        return len(self.answer_starts)
 
     @property
     def is_ready(self) -> bool:
@@ -190,29 +195,25 @@ class ManagedModel:
     @contextmanager
     def answering(self) -> Iterator[None]:
         """It answers a request until the block ends."""
-        start, self.is_expected = time.monotonic(), False
-        self.answer_starts.append(start)
+        self.is_expected = False
+        self.num_running += 1
         try:
             yield
         finally:
-            self.answer_starts.remove(start)
-            self.durations.record(time.monotonic() - start)
+            self.num_running -= 1
 
     def rest_s(self, now: float) -> float:
         """Seconds until its load is tried again, if it has just failed; else 0."""
         return max(0.0, self.failed_at + FAILED_REST_S - now)
 
     def remaining_load_s(self, now: float) -> float:
-        """Seconds that are left of its load, or until it is awake, if it takes as long as the last time.
-
-        If it has taken longer already, it takes as long again.
-        """
-        expected_s = self.wake_s if self.is_asleep else self.load_s
-        if self.status != "loading":
-            return expected_s
-        elapsed_s = now - self.started_at
+        """Seconds that are left of its load, or until it is awake, by the last time and a download's rest."""
+        if self.is_asleep:
+            return abs(self.wake_s - (now - self.started_at if self.status == "loading" else 0.0))
+        if self.status != "loading" or self.load is None:
+            return self.loads.total_s
         download_s = (self.process and self.process.remaining_s) or 0.0
-        return max(download_s, expected_s - elapsed_s if elapsed_s < expected_s else elapsed_s)
+        return max(download_s, self.load.remaining_s(now))
 
     def still_loading(self, now: float, wait_s: float) -> NotLoaded:
         """How far the load is, for a request that has waited long enough. wait_s: until it ends, expected."""

@@ -15,7 +15,7 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import IO
 
@@ -43,6 +43,10 @@ READ_TIMEOUT_S = 2.0  # after its end: a child of its own may have its output op
 KILL_TIMEOUT_S = 5.0  # a process that waits for a network disk may outlast SIGKILL
 
 log = logging.getLogger(__name__)
+
+
+def ignore(cpu_s: float) -> None:
+    """Take no note of the CPU time that a load has used."""
 
 
 class ModelProcess:
@@ -81,9 +85,9 @@ class ModelProcess:
     def is_asleep(self) -> bool:
         return self._is_asleep
 
-    async def start(self) -> ModelInfo:
+    async def start(self, note_cpu_s: Callable[[float], None] = ignore) -> ModelInfo:
         process = self._launch()
-        async with self._limit_stalls(process):
+        async with self._limit_stalls(process, note_cpu_s):
             return await self._wait_until_ready(process)
 
     async def sleep(self) -> None:
@@ -108,10 +112,12 @@ class ModelProcess:
         self._is_asleep = False
 
     @contextlib.asynccontextmanager
-    async def _limit_stalls(self, process: subprocess.Popen[bytes]) -> AsyncIterator[None]:
+    async def _limit_stalls(
+        self, process: subprocess.Popen[bytes], note_cpu_s: Callable[[float], None] = ignore
+    ) -> AsyncIterator[None]:
         """Raise LoadFailed in the block once the process gets no further."""
         try:
-            async with limit_stalls(process.pid, STALL_S):
+            async with limit_stalls(process.pid, STALL_S, note_cpu_s):
                 yield
         except TimeoutError:
             details = f" ({self._progress})" if self._progress else ""

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 from inference.backend import Adapters, Stream
 from inference.backend_load import BackendLoad
-from inference.drain_rate import RecentDurations, overloaded
+from inference.drain_rate import overloaded
 from inference.embedding import Embedded
 from inference.errors import (
     BadRequest,
@@ -27,6 +27,7 @@ from inference.remote.failures import UpstreamFailure, broken
 from inference.remote.members.member_pool import MemberPool
 from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
+from inference.remote.running_answers import RunningAnswer, RunningAnswers
 from inference.remote.stream import Emit, RemoteStream
 from inference.remote.upstreams.upstream_api import UpstreamTokenizer
 from inference.tokenized import Tokenized
@@ -45,11 +46,12 @@ log = logging.getLogger(__name__)
 class RemoteBackend:
     """A Backend over the HTTP APIs of the servers of one model.
 
-    pool       the servers: each can answer every request
-    kind       of the servers, for lists of models
-    context    tokens of prompt and answer together; None: the servers judge
-    residence  of a model that is not always in memory
-    adapters   of a model that a process of this server serves; None: it is served without
+    pool             the servers: each can answer every request
+    kind             of the servers, for lists of models
+    context          tokens of prompt and answer together; None: the servers judge
+    residence        of a model that is not always in memory
+    adapters         of a model that a process of this server serves; None: it is served without
+    running_answers  for others that must know when they end
     """
 
     def __init__(
@@ -62,6 +64,7 @@ class RemoteBackend:
         context: int | None = None,
         residence: Residence | None = None,
         adapters: Adapters | None = None,
+        running_answers: RunningAnswers | None = None,
     ) -> None:
         self._model = model
         self._pool = pool
@@ -70,8 +73,7 @@ class RemoteBackend:
         self._adapters = adapters
         self._budget = RetryBudget()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._starts: list[float] = []  # time.monotonic() of the running answers
-        self._durations = RecentDurations()
+        self._running_answers = RunningAnswers() if running_answers is None else running_answers
         num_members = len(pool.members)
         details = {"server": kind} | ({"members": str(num_members)} if num_members > 1 else {})
         self._fallbacks: Sequence[RemoteBackend] = ()
@@ -115,11 +117,10 @@ class RemoteBackend:
         return self._adapters
 
     def load(self) -> BackendLoad:
-        return BackendLoad(running=len(self._starts))
+        return BackendLoad(running=len(self._running_answers))
 
     def seconds_until_end(self) -> float | None:
-        starts = tuple(self._starts)
-        return self._durations.first_end_s(starts) if starts else None
+        return self._running_answers.first_end_s() if self._running_answers else None
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -166,37 +167,49 @@ class RemoteBackend:
         clock_difference = asyncio.get_running_loop().time() - time.monotonic()
         ends_at = None if ends_at is None else ends_at + clock_difference
 
-        async def relay(stats: UpstreamRequestStats) -> None:
+        async def relay(stats: UpstreamRequestStats, running: RunningAnswer) -> None:
+            def pass_on(events: list[Event]) -> None:
+                running.note(events)
+                emit(events)
+
             attempts = Attempts(self._model.name, self._pool.members, request, self._budget, stats, ends_at)
-            await attempts.run(emit)
+            await attempts.run(pass_on)
 
         async with self._residence.use(within_s):
-            await self._counted(relay)
+            await self._counted(relay, request.max_tokens, request.n)
 
     async def _embed(self, path: str, query: bytes, num_inputs: int, emit: Emit) -> None:
         member = self._pool.first_available(self._pool.members)
 
-        async def fetch(stats: UpstreamRequestStats) -> None:
+        async def fetch(stats: UpstreamRequestStats, running: RunningAnswer) -> None:
             async with asyncio.timeout(self._model.timeouts.first):
                 async with member.client.post(path, query) as response:
                     embeddings = member.api.read_embeddings(await member.client.read_document(response))
             if len(embeddings) != num_inputs:
                 raise broken(self._model.name, f"{len(embeddings)} embeddings of {num_inputs} inputs")
             stats.record_first_event()
-            emit([Embedded(index, "stop", embedding=each) for index, each in enumerate(embeddings)])
+            events: list[Event] = [
+                Embedded(index, "stop", embedding=each) for index, each in enumerate(embeddings)
+            ]
+            running.note(events)
+            emit(events)
 
         async with self._residence.use():
-            await self._counted(fetch)
+            await self._counted(fetch, max_tokens=0)
 
-    async def _counted(self, work: Callable[[UpstreamRequestStats], Awaitable[None]]) -> None:
+    async def _counted(
+        self,
+        work: Callable[[UpstreamRequestStats, RunningAnswer], Awaitable[None]],
+        max_tokens: int | None,
+        num_choices: int = 1,
+    ) -> None:
         """Await `work`, and count its outcome. Raises the ServerError of a failure."""
         stats = self._metrics.start_request(self._model.name)
-        start = time.monotonic()
-        self._budget.record_request(start)
-        self._starts.append(start)
+        self._budget.record_request(time.monotonic())
         outcome = "cancelled"
         try:
-            await work(stats)
+            with self._running_answers.count(max_tokens, num_choices) as running:
+                await work(stats, running)
             outcome = "ok"
         except UpstreamFailure as failure:
             outcome = failure.outcome
@@ -214,14 +227,11 @@ class RemoteBackend:
             log.exception("event=relay_failed model=%s", self._model.name)
             raise Internal("the answer could not be relayed") from None
         finally:
-            self._starts.remove(start)
-            self._durations.record(time.monotonic() - start)
             stats.record_end(outcome)
 
     def _check_room(self) -> None:
-        starts = tuple(self._starts)
-        if len(starts) >= self._model.max_concurrent:
-            raise overloaded(None, self._durations.first_end_s(starts))
+        if len(self._running_answers) >= self._model.max_concurrent:
+            raise overloaded(None, self._running_answers.first_end_s())
 
     def _running_loop(self) -> asyncio.AbstractEventLoop:
         if self._loop is None:

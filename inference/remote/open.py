@@ -19,6 +19,7 @@ from inference.remote.members.member_pool import MemberPool
 from inference.remote.members.prefix_events import watch_prefixes
 from inference.remote.open_member import CannotOpen, check_agreement, open_member
 from inference.remote.residence import Residence, RunningReplicas
+from inference.remote.running_answers import RunningAnswers
 from inference.remote.upstreams.link import LinkApi, LinkTokenizer
 from inference.types import ModelInfo
 from settings.inference_server import InferenceServer
@@ -142,7 +143,11 @@ def make_opener(model: RemoteModel, numbers: "count[int]", members: Sequence[Mem
 
 
 def open_child(
-    model: RemoteModel, residence: Residence, metrics: UpstreamMetrics, adapters: Adapters | None = None
+    model: RemoteModel,
+    residence: Residence,
+    metrics: UpstreamMetrics,
+    running_answers: RunningAnswers,
+    adapters: Adapters | None = None,
 ) -> RemoteBackend:
     """The backend of a model that a process of this server serves."""
     return RemoteBackend(
@@ -153,6 +158,7 @@ def open_child(
         context=model.context,
         residence=residence,
         adapters=adapters,
+        running_answers=running_answers,
     )
 
 

@@ -66,7 +66,7 @@ class CompileQueue:
         self._jobs: SimpleQueue[CompileJob[Any]] = SimpleQueue()
         self._deadlines: dict[Future[Any], float] = {}  # of the unfinished jobs, in their order
         self._starts: list[float] = []  # of the job that runs
-        self._durations = RecentDurations()
+        self._durations = RecentDurations(UNKNOWN_S)
         threading.Thread(target=self._run, name="grammars", daemon=True).start()
 
     def submit(self, work: Callable[[Callable[[], bool]], T]) -> CompileJob[T]:
@@ -95,7 +95,7 @@ class CompileQueue:
         """Seconds that a further job would wait."""
         starts = tuple(self._starts)
         num_waiting = max(0, len(self._deadlines) - len(starts))
-        return self._durations.first_end_s(starts) + num_waiting * self._durations.mean_s(UNKNOWN_S)
+        return self._durations.first_end_s(starts) + num_waiting * self._durations.mean_s
 
     def _overloaded(self) -> Overloaded:
         """The error of a refused job: after the seconds that it names, a further one is accepted.
@@ -103,7 +103,7 @@ class CompileQueue:
         By then, the jobs that are too many have been done, or have waited too long and left.
         """
         excess_s, deadlines = self._expected_wait_s() - MAX_WAIT_S, list(self._deadlines.values())
-        num_excess = math.ceil(excess_s / max(MIN_S, self._durations.mean_s(UNKNOWN_S)))
+        num_excess = math.ceil(excess_s / max(MIN_S, self._durations.mean_s))
         leave_s = [deadline - time.monotonic() for deadline in deadlines[max(0, num_excess - 1) :]]
         return overloaded(None, min([excess_s, *leave_s[:1]]))
 

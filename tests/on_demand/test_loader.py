@@ -15,7 +15,8 @@ from inference.on_demand.loader import ModelLoader
 from inference.on_demand.managed_model import LoadFailed, LoadLimits, ManagedModel, NotLoaded
 from inference.on_demand.model_residence import ModelResidence
 from inference.on_demand.residency import MemoryCapacity
-from inference.types import ModelInfo
+from inference.process.repeated_work import RepeatedWork
+from inference.types import ModelInfo, Token
 
 Scenario = Callable[["LoaderSetup"], Coroutine[Any, Any, None]]
 
@@ -44,7 +45,7 @@ class FakeProcess:
         self.setup.log.append(f"!{self.name}")
         self.is_asleep = False
 
-    async def start(self) -> ModelInfo:
+    async def start(self, note_cpu_s: Callable[[float], None]) -> ModelInfo:
         self.setup.log.append(f"+{self.name}")
         await self.setup.can_start.wait()
         if self.setup.start_error is not None:
@@ -385,7 +386,7 @@ def test_a_request_behind_other_loads_waits_for_all_of_them() -> None:
         setup.can_start.clear()
         waits = {}
         for name, load_s in zip("abc", (4.0, 8.0, 16.0), strict=True):
-            setup.models[name].load_s = load_s
+            setup.models[name].loads = RepeatedWork(load_s)
 
         async def refusal_of(name: str) -> None:
             with pytest.raises(NotLoaded) as refusal:
@@ -394,21 +395,24 @@ def test_a_request_behind_other_loads_waits_for_all_of_them() -> None:
 
         await asyncio.gather(*map(refusal_of, "abc"))
         setup.can_start.set()
-        assert [waits[name] for name in "abc"] == pytest.approx([4.0, 12.0, 28.0], abs=0.5)
+        assert [waits[name] for name in "abc"] == pytest.approx([4.0, 12.0, 29.0], abs=0.5)
 
     play(scenario, wait_s=0.02)
 
 
-def test_a_load_that_outlasts_the_last_one_takes_as_long_again() -> None:
+def test_a_load_that_outlasts_what_was_expected_does_so_by_as_much_again() -> None:
     async def scenario(setup: LoaderSetup) -> None:
         setup.can_start.clear()
         loading = asyncio.create_task(setup.use_model("a"))
         await setup.wait_until(lambda: setup.models["a"].status == "loading")
-        model, now = setup.models["a"], setup.models["a"].started_at
-        model.load_s = 10.0
-        assert [model.remaining_load_s(now + elapsed_s) for elapsed_s in (4.0, 30.0)] == [6.0, 30.0]
+        model, run = setup.models["a"], setup.models["a"].load
+        assert run is not None
+        run.note(run.started_at + 4.0, 2.0)
+        assert model.remaining_load_s(run.started_at + 4.0) > 12.0, "half as fast as expected"
+        run.note(run.started_at + 30.0, 20.0)
+        assert model.remaining_load_s(run.started_at + 30.0) == pytest.approx(15.0, rel=0.1)
         setup.processes["a"].remaining_s = 50.0
-        assert model.remaining_load_s(now + 4.0) == 50.0, "its download says more"
+        assert model.remaining_load_s(run.started_at + 30.0) == 50.0, "its download says more"
         setup.can_start.set()
         await loading
 
@@ -418,14 +422,17 @@ def test_a_load_that_outlasts_the_last_one_takes_as_long_again() -> None:
 def test_a_model_whose_place_is_taken_waits_for_the_answers_of_the_other() -> None:
     async def scenario(setup: LoaderSetup) -> None:
         await setup.use_model("a")
-        setup.models["a"].durations.record(20.0)
-        setup.models["b"].load_s = 5.0
+        setup.models["b"].loads = RepeatedWork(5.0)
         is_over = asyncio.Event()
         busy = asyncio.create_task(setup.use_model("a", until=is_over))
         await setup.wait_until(lambda: setup.models["a"].num_running == 1)
-        with pytest.raises(NotLoaded, match="b waits until another model") as refusal:
-            await setup.use_model("b")
-        assert refusal.value.retry_after == pytest.approx(25.0, abs=0.5)
+        with setup.models["a"].running_answers.count(201) as running:
+            running.note([Token(0, 5, "a")])
+            await asyncio.sleep(0.1)
+            running.note([Token(0, 5, "a")])
+            with pytest.raises(NotLoaded, match="b waits until another model") as refusal:
+                await setup.use_model("b")
+        assert refusal.value.retry_after == pytest.approx(26.0, abs=0.5)
         is_over.set()
         await busy
 
@@ -639,7 +646,7 @@ def test_a_client_is_to_return_when_a_sleeping_model_is_awake() -> None:
         for name in "ab":
             await setup.use_model(name)
         model = setup.models["a"]
-        model.load_s, model.wake_s = 40.0, 2.0
+        model.loads, model.wake_s = RepeatedWork(40.0), 2.0
         assert model.remaining_load_s(model.started_at) == 2.0
         setup.loader.unload("a")
         await setup.wait_until(lambda: model.status == "unloaded")

@@ -18,7 +18,7 @@ def model(
         name,
         {"cpu": cpu, "cuda:0": gpu},
         last_used=used,
-        answer_starts=[0.0] * running,
+        num_running=running,
         is_pinned=keys.get("pinned", False),
     )
 

@@ -12,6 +12,7 @@ from inference.errors import Unavailable
 from inference.metrics.upstream import UpstreamMetrics
 from inference.remote.open import open_child
 from inference.remote.residence import AlwaysLoaded
+from inference.remote.running_answers import RunningAnswers
 from inference.types import GenerationRequest
 from settings.model_list import RemoteModel, parse_entry
 from tests.remote.conftest import CHAT
@@ -36,7 +37,7 @@ def test_a_request_waits_for_its_model_until_its_deadline(
     model = parse_entry(1, {"base_model": "a", "inference_server": "hearth:http://localhost"})
     assert isinstance(model, RemoteModel)
     residence = Unloaded()
-    backend = open_child(model, residence, UpstreamMetrics(registry))
+    backend = open_child(model, residence, UpstreamMetrics(registry), RunningAnswers())
     backend.attach(loop)
     for deadline in (None, 5.0):
         with pytest.raises(Unavailable, match="a is being loaded"):

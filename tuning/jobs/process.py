@@ -10,6 +10,8 @@ import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import psutil
+
 from inference.process.child_program import ROOT, launch_command
 
 MAX_LAST_WORDS = 2000  # bytes of the error output
@@ -52,6 +54,13 @@ class ChildProcess:
     @property
     def pid(self) -> int:
         return self._process.pid
+
+    def cpu_s(self) -> float:
+        """CPU time that it has used; 0 once it has ended."""
+        with contextlib.suppress(psutil.Error):
+            times = psutil.Process(self.pid).cpu_times()
+            return float(times.user + times.system)
+        return 0.0
 
     def exit_code(self) -> int | None:
         """None: it runs; negative: the signal that ended it. What is left of its group is killed then."""

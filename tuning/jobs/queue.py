@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from inference.database import StoreFailed
-from inference.drain_rate import RecentDurations, overloaded
+from inference.drain_rate import overloaded
 from inference.errors import BadRequest, Unavailable, named_error
 from inference.process.memory_shortage import is_memory_shortage
+from inference.process.repeated_work import RepeatedWork, WorkRun
 from tuning.commands import SHUTTING_DOWN, Commands
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.run import JobRun
@@ -29,6 +30,7 @@ POLL_S = 0.2
 RETRY_S = 5.0
 SHUTDOWN_S = 10.0  # for trainers to save their state
 MAX_DRY_RUNS = 2
+FIRST_DRY_RUN_CPU_S = 6.0  # assumed before the first one has ended: most of it imports libraries
 DRY_RUN_S = 540.0  # a dry run is killed then, before tune.py and most clients give up
 
 log = logging.getLogger(__name__)
@@ -42,7 +44,7 @@ class JobQueue:
         self._num_slots = num_slots
         self._poll_s = poll_s
         self._runs: list[JobRun] = []
-        self._durations = RecentDurations()  # of dry runs
+        self._dry_runs = RepeatedWork(FIRST_DRY_RUN_CPU_S)
         self._commands = Commands()
         self._thread = threading.Thread(target=self._work, name="jobs", daemon=True)
         self._thread.start()
@@ -123,16 +125,20 @@ class JobQueue:
         self._runs.append(start_validation(self._workspace, job))
 
     def _start_dry_run(self, job_id: str, folder: Path) -> Future[PreparedJob]:
-        starts = [run.started_at for run in self._runs if run.stage == "dry_run"]
-        if len(starts) >= MAX_DRY_RUNS:
-            raise overloaded(None, self._durations.first_end_s(starts))
+        running = [run.progress for run in self._runs if run.progress]
+        if len(running) >= MAX_DRY_RUNS:
+            now = time.monotonic()
+            raise overloaded(None, min(progress.remaining_s(now) for progress in running))
         run = JobRun(job_id, "dry_run", folder, start_preparing(self._workspace, folder))
+        run.progress = WorkRun(self._dry_runs, run.started_at)
         run.deadline = run.started_at + DRY_RUN_S
         self._runs.append(run)
         return run.prepared
 
     def _follow(self, run: JobRun) -> None:
         exit_code = run.process.exit_code()  # before the files are read: what it wrote last is then in them
+        if run.progress:
+            run.progress.note(time.monotonic(), run.process.cpu_s())
         if run.stage == "training":
             follow_training(self._workspace, run.job_id, run.folder)
             log_progress(self._workspace, run)
@@ -142,8 +148,8 @@ class JobQueue:
             return
         ENDINGS[run.stage](self._workspace, run, exit_code)
         self._runs.remove(run)
-        if run.stage == "dry_run":
-            self._durations.record(time.monotonic() - run.started_at)
+        if run.progress:
+            run.progress.complete(time.monotonic())
 
     def _cancel(self, job_id: str) -> Job:
         self._require_unfinished(job_id)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
+from inference.process.repeated_work import WorkRun
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.process import ChildProcess
 
@@ -23,6 +24,7 @@ class JobRun:
     deadline     time.monotonic() at which it is killed
     next_log     time.monotonic() of the next log line of its progress
     prepared     the result of a dry run
+    progress     of a dry run
     """
 
     job_id: str
@@ -34,6 +36,7 @@ class JobRun:
     deadline: float = math.inf
     next_log: float = 0.0
     prepared: Future[PreparedJob] = field(default_factory=Future)
+    progress: WorkRun | None = None
 
     def stop(self, reason: StopReason, timeout_s: float = SAVE_TIMEOUT_S) -> None:
         """Tell the trainer to save its state and to end."""
