@@ -25,6 +25,7 @@ from inference.process.cgroups import memory_limits
 from inference.process.closed_output import exit_with
 from inference.process.deferred_imports import defer_unused_imports
 from inference.process.malloc import limit_arenas
+from inference.process.remembered_code import remember_dataclass_methods
 from settings import flags, help, logs
 from settings.schema import BadSetting, Settings
 from settings.sources import read_sources, resolve, warnings
@@ -114,6 +115,7 @@ def run_action(settings: Settings, actions: frozenset[str], *, is_child: bool) -
     A missing library is reported.
     """
     defer_unused_imports(is_sharded=settings.num_shard > 1)
+    remember_dataclass_methods()
     runs_replicas = bool(settings.replicas.high) and not actions & {"--env", "--download", "--selftest"}
     loads_model = not (runs_replicas or actions & {"--env", "--check", "--download"})
     try:

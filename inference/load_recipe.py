@@ -1,5 +1,6 @@
 """How a model is loaded and its runner selected: the engine's own, and its draft model."""
 
+import atexit
 import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -25,6 +26,8 @@ from inference.model.weight_cache import WeightCache, allows_cache, open_weight_
 from inference.native.build import NativeUnavailable
 from inference.native.weight_cache.source_files import weight_cache_folder
 from settings.groups import EngineSettings, ModelSettings
+
+WRITE_S = 10.0  # that a process which ends gives its packed weights to reach the disk
 
 
 def do_nothing() -> None:
@@ -101,9 +104,10 @@ def find_weight_cache(
 def select_and_keep(
     weight_cache: WeightCache, select: Callable[[Any], SelectedRunner], model: PreTrainedModel
 ) -> SelectedRunner:
-    """As `select`; keeps the packed weights for the next start."""
+    """As `select`; keeps the packed weights for the next start: the end of this process waits for them."""
     selected = select(model)
-    weight_cache.keep(model, selected.quant_error)
+    if writer := weight_cache.keep(model, selected.quant_error):
+        atexit.register(writer.join, WRITE_S)
     return selected
 
 

@@ -17,6 +17,7 @@ from hub.fetch_adapter import fetch_adapter
 from hub.resolve import make_hub
 from inference.metrics import Metrics
 from inference.models import Models
+from inference.process.remembered_code import remembered_code
 from settings.groups import server_settings
 from settings.schema import Settings
 from tuning.service import TuningService
@@ -51,6 +52,7 @@ def run_server(
         stack.callback(models.close_remote)
         fetch = make_adapter_fetch(settings)
         app = create_app(models, server, metrics, store, fetch, tuning, model_loader, sleeper)
+        remembered_code().save()  # everything that serving needs is imported
         return serve_http(
             app,
             models,

@@ -10,6 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, CacheOp, Copy, Resize, Runner, Swap, make_batch
+from inference.model.remembered_errors import RememberedErrors
 from inference.model.uncached.runner import UncachedRunner
 
 RowTokens = tuple[tuple[int, int], ...]  # (row, number of tokens) of each row of a step
@@ -57,6 +58,7 @@ class Reference:
     std             their standard deviation, the unit of every error
     rounding_noise  largest change of a logit when later tokens are computed too: the effect of rounding in
                     another order; a larger value shows a model that attends to later tokens
+    errors          of runners, as earlier loads of the same model measured them
     """
 
     def __init__(
@@ -67,6 +69,7 @@ class Reference:
     ) -> None:
         """logits, rounding_noise: those of an earlier Reference of the same model; else they are computed."""
         self.model = model
+        self.errors = RememberedErrors()
         self.ids = ordinary_token_ids(model)
         self.runner = UncachedRunner(model, max_sequences=1, context=COLUMNS)
         self.encoder_inputs = [self.sample_ids(row, 3 + 2 * row) for row in range(ROWS)]
@@ -91,15 +94,17 @@ class Reference:
         span = {0: (row, 0, count)}
         return self.runner.forward(self.step_batch((Resize(1, COLUMNS),), span, COLUMNS, paged=False))
 
-    def error_of(self, runner: Runner) -> float:
-        """Run the prompts on `runner`; returns the largest error of a logit, nan if one is not a number."""
+    def error_of(self, runner: Runner, num_steps: int | None = None) -> float:
+        """Run the prompts on `runner`; returns the largest error of a logit, nan if one is not a number.
+
+        num_steps: compute only the first steps.
+        """
         prompt_of_row, num_computed = list(range(ROWS)), [0] * ROWS
         paged, page_size = runner.capabilities.paged, runner.page_size
         chunked_steps = PAGED_STEPS if paged else CHUNKED_STEPS
         errors = []
-        for cache_ops, row_tokens in (
-            chunked_steps if runner.capabilities.chunked_prefill else UNCHUNKED_STEPS
-        ):
+        steps = chunked_steps if runner.capabilities.chunked_prefill else UNCHUNKED_STEPS
+        for cache_ops, row_tokens in steps[:num_steps]:
             for op in cache_ops:
                 if isinstance(op, Resize):
                     page_size = op.columns

@@ -2,7 +2,9 @@
 
 The plain forward passes that they come from take about half of a small model's load. The same files give the
 same logits as long as the libraries, the processor and the model's settings are the same: a hash of all of
-them names the file. Knows the Reference; the runners compute every step of their proof at every load.
+them names the file. Knows the Reference.
+
+With mapped weights, the errors of runners are remembered too, for the same threads and code of this project.
 """
 
 import contextlib
@@ -20,6 +22,7 @@ from transformers import PreTrainedModel
 
 from inference.model.quantization.replace import packed_weights, rounds_activations
 from inference.model.reference import ROWS, Reference
+from inference.model.remembered_errors import RememberedErrors
 from inference.model.weight_cache import mapped_file
 from inference.native.cpu_levels import processor_features
 from inference.native.library import library_id
@@ -27,6 +30,9 @@ from inference.native.weight_cache.file import WeightFile
 from inference.process.cache_folder import cache_folder, keep_newest, replace_file
 
 FOLDER = "reference_logits"
+ERRORS_FOLDER = "runner_errors"
+ROOT = Path(__file__).parent.parent.parent
+COMPUTING_CODE = ("inference/model", "inference/native")
 MAX_FILES = 8  # models that are remembered; with a vocabulary of 152,000 tokens and bfloat16, 20 MB each
 NOISE_KEY = "rounding_noise"
 
@@ -45,16 +51,24 @@ def remembered_reference(source: Path, model: PreTrainedModel) -> Reference:
     if packed_weights(model) and file is None:
         return Reference(model)
     with contextlib.suppress(OSError, RuntimeError):
-        has_same_values = file and not file.about["quant_error"] and not rounds_activations(model)
-        if has_same_values and (reference := read_reference(reference_path(source, model), model)):
-            return reference
-        path = reference_path(source, model, file)
-        reference = read_reference(path, model)
-        if reference is None:
-            reference = Reference(model)
-            write_reference(path, reference)
+        reference = find_reference(source, model, file)
+        if file:
+            reference.errors = RememberedErrors(errors_path(source, model, file))
         return reference
     return Reference(model)
+
+
+def find_reference(source: Path, model: PreTrainedModel, file: WeightFile | None) -> Reference:
+    """The Reference of an earlier load, or a new one that is remembered. file: of mapped weights."""
+    has_same_values = file and not file.about["quant_error"] and not rounds_activations(model)
+    if has_same_values and (reference := read_reference(reference_path(source, model), model)):
+        return reference
+    path = reference_path(source, model, file)
+    reference = read_reference(path, model)
+    if reference is None:
+        reference = Reference(model)
+        write_reference(path, reference)
+    return reference
 
 
 def reference_path(source: Path, model: PreTrainedModel, file: WeightFile | None = None) -> Path:
@@ -62,8 +76,19 @@ def reference_path(source: Path, model: PreTrainedModel, file: WeightFile | None
 
     file: of mapped weights, whose products give the logits
     """
-    packing = (library_id(), json.dumps(file.about, sort_keys=True)) if file else ()
+    packing = describe_packing(file) if file else ()
     return cache_folder() / FOLDER / f"{fingerprint(source, model, packing)}.safetensors"
+
+
+def errors_path(source: Path, model: PreTrainedModel, file: WeightFile) -> Path:
+    """Where the errors of a model's runners are remembered. Raises as reference_path."""
+    code = [str(state) for folder in COMPUTING_CODE for state in file_states(ROOT / folder, "*.py")]
+    inputs = (*describe_packing(file), str(torch.get_num_threads()), *code)
+    return cache_folder() / ERRORS_FOLDER / f"{fingerprint(source, model, inputs)}.json"
+
+
+def describe_packing(file: WeightFile) -> tuple[str, str]:
+    return library_id(), json.dumps(file.about, sort_keys=True)
 
 
 def read_reference(path: Path, model: PreTrainedModel) -> Reference | None:
@@ -88,12 +113,12 @@ def write_reference(path: Path, reference: Reference) -> None:
         keep_newest(path.parent, MAX_FILES)
 
 
-def fingerprint(source: Path, model: PreTrainedModel, packing: Sequence[str] = ()) -> str:
-    """A hash of all that the logits follow from. packing: what packed the weights. Raises OSError."""
+def fingerprint(source: Path, model: PreTrainedModel, more: Sequence[str] = ()) -> str:
+    """A hash of all that the logits follow from. more: what else there is. Raises OSError."""
     config = model.config.to_dict()
     config.pop("_name_or_path", None)  # mapped weights have no folder
     inputs: list[Any] = [
-        *packing,
+        *more,
         torch.__version__,
         transformers.__version__,
         sorted(processor_features()),
@@ -102,7 +127,7 @@ def fingerprint(source: Path, model: PreTrainedModel, packing: Sequence[str] = (
         str(model.dtype),
         str(model.config._attn_implementation),
         json.dumps(config, sort_keys=True, default=str),
-        *file_states(source),
+        *file_states(source if source.is_dir() else source.parent),
     ]
     digest = hashlib.sha256("\0".join(map(str, inputs)).encode())
     for name, buffer in model.named_buffers():  # rotary frequencies, fixed for a context
@@ -110,10 +135,9 @@ def fingerprint(source: Path, model: PreTrainedModel, packing: Sequence[str] = (
     return digest.hexdigest()[:32]
 
 
-def file_states(source: Path) -> Iterator[tuple[str, int, int]]:
-    """Path, size and time of change of each file of the model: its weights, settings and code."""
-    folder = source if source.is_dir() else source.parent
-    for path in sorted(folder.rglob("*")):
+def file_states(folder: Path, pattern: str = "*") -> Iterator[tuple[str, int, int]]:
+    """Path, size and time of change of each file in a folder, such as the weights and code of a model."""
+    for path in sorted(folder.rglob(pattern)):
         if path.is_file():
             status = path.stat()
             yield str(path.resolve()), status.st_size, status.st_mtime_ns

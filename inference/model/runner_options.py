@@ -34,6 +34,7 @@ from inference.model.paged.kv_pool import (
     store_by_index,
 )
 from inference.model.paged.runner import PagedRunner
+from inference.model.remembered_errors import RememberedErrors
 
 ContiguousMode = tuple[bool, bool]  # (chunked_prefill, batched) of a ContiguousRunner
 CONTIGUOUS_MODES: dict[ContiguousMode, str] = {
@@ -72,19 +73,20 @@ def runner_options(
     deterministic: bool,
     tolerance: float,
     max_batch_tokens: int,
-    kv_dtype: str = AUTO,
+    kv_dtype: str,
+    errors: RememberedErrors,
 ) -> Iterator[RunnerOption]:
     """Yield the options to try, for sequences of at most `context` tokens.
 
     deterministic: only options where the rows of a batch change no bit of each other. tolerance: the largest
     accepted difference between two runners, in standard deviations of the logits. max_batch_tokens: tokens of
-    the largest step. kv_dtype: of keys and values; pages of 8 bits are only on a CPU.
+    the largest step. kv_dtype: of keys and values; pages of 8 bits are only on a CPU. errors: of the model.
     """
     if kv_dtype != AUTO and model.device.type != "cpu":
         return
     note = "" if kv_dtype == AUTO else f", KV cache in {kv_dtype}"
     if model.device.type == "cpu":
-        get_spec = cache(partial(extract_verified_spec, model, context, tolerance, kv_dtype))
+        get_spec = cache(partial(extract_verified_spec, model, context, tolerance, kv_dtype, errors))
         build_native = partial(build_fused_runner, model, get_spec, kv_dtype=kv_dtype)
         yield RunnerOption("fused", f"fused{note}", build_native, paged_kv_cost, SLOW_FUSED_S)
     if not deterministic:

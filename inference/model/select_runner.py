@@ -111,7 +111,9 @@ def select_runner(
     )
     reference, tolerance, is_causal = prepared.reference, prepared.tolerance, prepared.is_causal
     candidates: dict[str, Candidate] = {}
-    options = runner_options(model, context, deterministic, tolerance, max_batch_tokens, kv_dtype)
+    options = runner_options(
+        model, context, deterministic, tolerance, max_batch_tokens, kv_dtype, reference.errors
+    )
     accepted_error = tolerance if kv_dtype == AUTO else max(tolerance, INT8_KV_TOLERANCE)
     for option in options if is_causal else ():
         if option.kind in allowed_runners and option.kind not in candidates and (timed or not candidates):
@@ -171,7 +173,9 @@ def try_runner(
     """Return {kind: candidate}, or {} with the reason logged if the option computes the model wrongly."""
     try:
         runner = option.build(max_sequences=ROWS, context=COLUMNS, kv_capacity=ROWS * COLUMNS)
-        error = reference.error_of(runner)
+        error = reference.errors.measure(
+            option.name, partial(reference.error_of, runner), partial(reference.error_of, runner, num_steps=1)
+        )
         if error <= tolerance:
             return {option.kind: Candidate(option, runner, error)}
         reason = f"error {error:.2g} exceeds the {tolerance:.2g} allowed"

@@ -12,6 +12,7 @@ results. A version of either library that needs more imports the packages as eve
 """
 
 import inspect
+import json
 import os
 import re
 import sys
@@ -24,6 +25,7 @@ from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any, TypeVar
 
+from inference.process import json_files
 from inference.process.deferred_modules import (
     DeferredLoader,
     LoadedModule,
@@ -39,6 +41,7 @@ MASK_TOOLS = "torch._dynamo._trace_wrapped_higher_order_op"  # its submodule tha
 META_KERNELS = "torch._meta_registrations"
 IMPORT_TOOLS = "transformers.utils.import_utils"
 OPERATOR_TOOLS = ("torch.library", "torch._library.utils")
+TOKENIZERS = ("transformers.tokenization_utils_base", "transformers.tokenization_utils_tokenizers")
 WEIGHT_RENAMING = "transformers.core_model_loading"
 MODELS_FOLDER = "models"  # of transformers, with a folder for each of 500 architectures
 
@@ -82,6 +85,7 @@ class DeferringFinder(MetaPathFinder):
             META_KERNELS: MetaKernelsLoader,
             WEIGHT_RENAMING: partial(ReplacingLoader, replace=replace_patterns),
             **dict.fromkeys(OPERATOR_TOOLS, partial(ReplacingLoader, replace=replace_inspect)),
+            **dict.fromkeys(TOKENIZERS, partial(ReplacingLoader, replace=replace_json)),
         }
         if not is_sharded:
             self.loaders[IMPORT_TOOLS] = partial(ReplacingLoader, replace=replace_import_tools)
@@ -116,6 +120,11 @@ class ReplacingLoader(Loader):
 def replace_inspect(names: Mapping[str, Any]) -> Mapping[str, Any]:
     """Where torch's tools for operators look for their caller, Python would look through all modules."""
     return {"inspect": variant_of(inspect, getmodule=module_of, getframeinfo=describe_frame)}
+
+
+def replace_json(names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """transformers parses a tokenizer.json twice."""
+    return {"json": variant_of(json, load=json_files.load)}
 
 
 def replace_patterns(names: Mapping[str, Any]) -> Mapping[str, Any]:

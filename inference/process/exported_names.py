@@ -37,9 +37,9 @@ def describe_installation(folder: Path) -> tuple[str | int, ...] | None:
 
     folder: the first level of folders in the package
     """
-    package = folder.parent
+    package = folder.parent.resolve()
     records = list(package.parent.glob(f"{package.name}-*.dist-info/RECORD"))
     if len(records) != 1:
         return None
     status = os.stat(records[0])
-    return (sys.version, str(folder), str(records[0]), status.st_size, status.st_mtime_ns)
+    return (sys.version, str(records[0]), status.st_size, status.st_mtime_ns)

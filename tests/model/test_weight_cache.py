@@ -1,10 +1,13 @@
 """A second load maps the packed weights of the first: the same bits, nothing packed, nothing written to."""
 
+import atexit
 import dataclasses
 import hashlib
 import json
 import logging
+import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,7 @@ from torch import Tensor
 
 from inference.load_recipe import make_recipe
 from inference.model import weight_cache
+from inference.model.fused import verify
 from inference.model.quantization import replace
 from inference.model.quantization.replace import packed_weights
 from inference.model.reference import Reference
@@ -27,6 +31,8 @@ from tests import families, mxfp4_files, tiny, weight_caches
 from tests.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
 
 IDS = torch.tensor([[5, 6, 7, 8, 9]])
+
+KEEP = weight_cache.WeightCache.keep
 
 
 @pytest.fixture(autouse=True)
@@ -212,3 +218,39 @@ def test_the_values_of_mapped_weights_are_those_of_the_files(tmp_path: Path, cac
         assert torch.equal(weight.values(), weights[name]), owners
     assert selected.runner_kind == "fused"
     assert json.loads((source / "config.json").read_text())["tie_word_embeddings"]
+
+
+def test_a_third_load_repeats_one_step_of_the_proof(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second load maps the weights and proves the runner; the third knows the result of that proof."""
+    source, steps, ends = tied_llama(tmp_path), list[int | None](), list[int]()
+    error_of, context_end_error = Reference.error_of, verify.context_end_error
+
+    def counted(reference: Reference, runner: Any, num_steps: int | None = None) -> float:
+        steps.append(num_steps)
+        return error_of(reference, runner, num_steps)
+
+    monkeypatch.setattr(Reference, "error_of", counted)
+    monkeypatch.setattr(verify, "context_end_error", lambda *args: ends.append(1) or context_end_error(*args))
+    errors = [load(source, cache)[1].error for _ in range(3)]
+    assert steps[-3:] == [None, None, 1] and len(ends) == 2
+    assert errors[1] == errors[2]
+    engine = dataclasses.replace(ENGINE, context=128)
+    monkeypatch.setattr("tests.model.test_weight_cache.ENGINE", engine)
+    load(source, cache)
+    assert len(ends) == 3, "another end of the context is computed"
+
+
+def test_a_process_that_ends_waits_for_its_writer(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A model that is unloaded within seconds of its first load is mapped by the next one."""
+    at_exit, write = list[Callable[[], None]](), weight_cache.write_weight_file
+    monkeypatch.setattr(atexit, "register", lambda call, *args: at_exit.append(partial(call, *args)))
+    monkeypatch.setattr(weight_cache.WeightCache, "keep", KEEP)
+    monkeypatch.setattr(weight_cache, "write_weight_file", lambda *args: time.sleep(0.2) or write(*args))
+    load(tied_llama(tmp_path), cache)
+    assert not cached_files(cache)
+    at_exit[-1]()
+    assert len(cached_files(cache)) == 1

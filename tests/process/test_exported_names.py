@@ -56,3 +56,9 @@ def test_a_damaged_file_is_replaced(folder: Path, tmp_path: Path) -> None:
 def test_a_cache_folder_that_cannot_be_written_is_no_error(folder: Path, tmp_path: Path) -> None:
     (tmp_path / "cache").write_text("a file")
     assert count_reads(folder) == 2
+
+
+def test_a_link_to_an_installation_is_no_other_one(folder: Path, tmp_path: Path) -> None:
+    count_reads(folder)
+    (tmp_path / "linked").symlink_to(tmp_path)
+    assert count_reads(tmp_path / "linked" / "library" / "models") == 0

@@ -56,3 +56,20 @@ def test_an_added_token_stands_for_itself() -> None:
     words = Vocabulary(letters(PreTrainedTokenizerFast))
     assert words.token_bytes(2) == words.decode([2]).encode() == "<|再|>".encode()
     assert words.token_bytes(99) == b""
+
+
+@pytest.mark.parametrize(
+    ("ids", "added", "size"),
+    [
+        ({"a": 0, "Ġb": 1}, [], 2),
+        ({"a": 0, "Ġb": 5}, [], 6),
+        ({"a": 0, "Ġb": 1}, ["a", "<|end|>"], 3),
+        ({"a": 0, "Ġb": 7}, ["<|end|>"], 8),
+    ],
+)
+def test_the_size_is_the_largest_id_and_one(ids: dict[str, int], added: list[str], size: int) -> None:
+    """Ids may be left out, and a token of the vocabulary may be added again."""
+    words = Tokenizer(models.BPE(ids, []))
+    words.add_special_tokens(added)
+    fast = PreTrainedTokenizerFast(tokenizer_object=words)
+    assert Vocabulary(fast).size == max(fast.get_vocab().values()) + 1 == size

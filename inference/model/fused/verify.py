@@ -6,6 +6,7 @@ runners and their inputs.
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 import torch
 from transformers import PreTrainedModel
@@ -17,18 +18,30 @@ from inference.model.fused.runner import FusedRunner
 from inference.model.paged.kv_pool import AUTO, PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
 from inference.model.reference import ordinary_token_ids
+from inference.model.remembered_errors import RememberedErrors
 from inference.native.build import NativeUnavailable
 
 
 def extract_verified_spec(
-    model: PreTrainedModel, context: int, tolerance: float, kv_dtype: str = AUTO
+    model: PreTrainedModel,
+    context: int,
+    tolerance: float,
+    kv_dtype: str,
+    errors: RememberedErrors,
 ) -> LlamaSpec:
-    """Extract the model for native code and verify it at the end of the context. Raises UnsupportedModel."""
+    """Extract the model for native code and verify it at the end of the context. Raises UnsupportedModel.
+
+    errors: of earlier loads of the same model.
+    """
     try:
         spec = extract_spec(model, context)
     except NativeUnavailable as reason:
         raise UnsupportedModel(str(reason)) from reason
-    error = context_end_error(model, spec, ordinary_token_ids(model), context, kv_dtype)
+    ids = ordinary_token_ids(model)
+    error = errors.measure(
+        f"end of {context} tokens, {kv_dtype}",
+        partial(context_end_error, model, spec, ids, context, kv_dtype),
+    )
     if not error <= tolerance:
         raise UnsupportedModel(f"error {error:.0e} at the end of the context")
     return spec

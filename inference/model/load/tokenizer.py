@@ -11,6 +11,7 @@ from transformers import AutoTokenizer
 from inference import untrusted_json
 from inference.errors import BadRequest, error_line
 from inference.model.load.tokenizer_limits import check_tokenizer_limits
+from inference.process import json_files
 
 JINJA_BRACKETS = ("{{", "{%")
 SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
@@ -22,7 +23,8 @@ def open_tokenizer(folder: Path, trust_remote_code: bool, **gguf_kwargs: str) ->
     Raises BadRequest for a tokenizer whose steps make a text many times longer.
     """
     check_tokenizer_limits(folder)
-    return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code, **gguf_kwargs)
+    with json_files.parsed_once():
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code, **gguf_kwargs)
 
 
 def replace_settings(tokenizer: Any, path: Path) -> None:

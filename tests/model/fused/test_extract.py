@@ -18,7 +18,9 @@ from inference.model.fused import verify
 from inference.model.fused.extract import extract_spec
 from inference.model.fused.llama_model import LayerSpec, LlamaSpec
 from inference.model.fused.verify import context_end_error, extract_verified_spec
+from inference.model.paged.kv_pool import AUTO
 from inference.model.reference import ordinary_token_ids
+from inference.model.remembered_errors import RememberedErrors
 from tests.families import CONTEXT, LLAMAS, tiny
 from tests.model.fused.llamas import tiny_with_packed_weights
 
@@ -189,4 +191,4 @@ def test_an_error_far_from_the_start_is_detected() -> None:
     assert context_end_error(model, extract_spec(model, CONTEXT), ids, 16) < 1e-4
     assert context_end_error(model, extract_spec(model, CONTEXT), ids, CONTEXT) > 1e-2
     with pytest.raises(UnsupportedModel, match="at the end of the context"):
-        extract_verified_spec(model, CONTEXT, 1e-3)
+        extract_verified_spec(model, CONTEXT, 1e-3, AUTO, RememberedErrors())
