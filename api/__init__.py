@@ -18,6 +18,7 @@ from api import (
     model_loading,
     request_log,
     sleep_mode,
+    start_id,
     tuning_access,
 )
 from api.store import access
@@ -94,6 +95,7 @@ def create_app(
 
     # Flask calls before_request functions in this order, after_request functions in the reverse order.
     request_log.install(app, metrics)
+    start_id.install(app)
     allowed_hosts.install(app, settings)
     permits = concurrency_limit.install(app, settings.max_concurrent_requests, models)
     access.install(app, store)

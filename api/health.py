@@ -13,6 +13,7 @@ from api.model_card import ModelState, model_states
 from api.openapi.document import listed_methods
 from api.openapi.operation import Operation, attach_operation
 from api.sleep_mode import sleep_reason
+from api.start_id import current_start_id
 from api.wsgi_environ import DRAINING
 from inference.errors import Unavailable
 from inference.metrics import Metrics
@@ -37,6 +38,7 @@ class ServerIndex(Struct):
     name: str
     version: str
     model: str
+    start_id: str
     routes: dict[str, list[str]]
 
 
@@ -81,9 +83,11 @@ def make_blueprint(models: Models, settings: ServerSettings, metrics: Metrics | 
         return json_response(200, VersionResponse(settings.version))
 
     def index() -> Response:
-        return json_response(
-            200, ServerIndex("hearth", settings.version, models.default.card.name, routes_by_blueprint())
+        name = models.default.card.name
+        server_index = ServerIndex(
+            "hearth", settings.version, name, current_start_id(), routes_by_blueprint()
         )
+        return json_response(200, server_index)
 
     ops.add_url_rule("/health", "health", attach_operation(health, HEALTH))
     ops.add_url_rule("/health/live", "live", attach_operation(live, LIVE))

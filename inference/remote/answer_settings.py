@@ -6,6 +6,8 @@ An answer that one of them has begun may go on at another one.
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+# In every response of a Hearth: another value at each start, whose settings may be others.
+START_HEADER = "X-Hearth-Start"
 # The setting behind each key of a model's metadata in /v1/models.
 SETTING_OF_KEY: Mapping[str, str] = {
     "architecture": "MODEL_NAME",

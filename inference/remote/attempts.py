@@ -31,8 +31,8 @@ DEADLINE_GRACE_S = 2.0
 MIN_DEADLINE_S = 0.001
 # Outcomes of one server that another one may not have; the same one is not tried again.
 OTHERS_ONLY = frozenset({"refused", "redirect", "resting"})
-# Outcomes of a server that has computed nothing: another one gets the request whatever the budget.
-UNCOMPUTED = frozenset({"unreachable", "unavailable"})
+# Outcomes of a server whose work does not count: another one gets the request whatever the budget.
+UNCOMPUTED = frozenset({"unreachable", "unavailable", "changed"})
 WAITED_FOR = frozenset({"overloaded", "unavailable"})  # outcomes after which a server says when to return
 
 

@@ -5,7 +5,7 @@ Sends GETs, and to h2oGPT a call that lists its models. Generates nothing.
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -30,6 +30,7 @@ class Detected:
     details  what the API of its kind needs to know of the document in which it says so
     problem  why it could not be asked; empty: it answered
     is_reachable  False: there is no connection to it
+    start_id  of its last start; empty: it does not say
     """
 
     kind: str | None = None
@@ -38,6 +39,7 @@ class Detected:
     problem: str = ""
     details: Mapping[str, Any] = field(default_factory=dict)
     is_reachable: bool = True
+    start_id: str = ""
 
 
 def can_ask(client: HttpClient) -> bool:
@@ -79,7 +81,8 @@ async def ask_hearth(client: HttpClient, url: str) -> Detected | None:
     document = await client.get_json(f"{url}/")
     if not isinstance(document, dict) or document.get("name") != "hearth":
         return None
-    return await ask_openai(client, f"{url}/v1", kind="hearth")
+    detected = await ask_openai(client, f"{url}/v1", kind="hearth")
+    return detected and replace(detected, start_id=str(document.get("start_id") or ""))
 
 
 async def ask_tgi(client: HttpClient, url: str) -> Detected | None:

@@ -80,6 +80,12 @@ def refused(model: str, reason: str) -> UpstreamFailure:
     return UpstreamFailure(error, "refused")
 
 
+def changed(model: str, problem: str) -> UpstreamFailure:
+    """The server has restarted, and may not answer for the model any more."""
+    error = Unavailable(f"the server behind {model} has restarted: {clean(problem)}")
+    return UpstreamFailure(error, "changed", is_retried=True)
+
+
 def too_large(model: str, limit: int) -> UpstreamFailure:
     error = TooLarge(
         f"the answer of the server behind {model} is larger than {limit / 1e6:.0f} MB: "

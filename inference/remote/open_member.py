@@ -54,7 +54,8 @@ def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tup
     tokenizer = open_tokenizer(model, detected, kind, upstream_name)
     api = APIS[kind](model, upstream_name, kind, detected.details)
     settings = answer_settings(detected.details)
-    return Member(model, api, tokenizer, suffix=suffix, settings=settings), kind
+    start_id = detected.start_id
+    return Member(model, api, tokenizer, suffix=suffix, settings=settings, start_id=start_id), kind
 
 
 def check_agreement(members: Sequence[Member]) -> None:

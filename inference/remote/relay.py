@@ -1,13 +1,14 @@
 """Sends one call to a server and relays the events of its response, with limits. On the event loop."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 
 from inference.link_messages import MEDIA_TYPE as LINK
 from inference.metrics.upstream import UpstreamRequestStats
+from inference.remote.answer_settings import START_HEADER
 from inference.remote.event_stream import EventStreamParser, TooLargeEvent
 from inference.remote.failures import UpstreamFailure, broken, late, unreachable
 from inference.remote.frames import FrameParser
@@ -24,11 +25,14 @@ PARSERS: Mapping[str, type[EventStreamParser] | type[FrameParser]] = {
     LINK: FrameParser,
 }
 
+CheckStart = Callable[[str], Awaitable[None]]  # by the START_HEADER of a response; empty: it has none
+
 
 class Relay:
     """One call, sent once.
 
-    ends_at  loop time at which the request's deadline ends the answers; None: never
+    ends_at      loop time at which the request's deadline ends the answers; None: never
+    check_start  raises UpstreamFailure if the answer comes from a start of the server that may not answer
     """
 
     def __init__(
@@ -37,11 +41,13 @@ class Relay:
         call: UpstreamCall,
         stats: UpstreamRequestStats,
         ends_at: float | None,
+        check_start: CheckStart,
     ) -> None:
         self._client = client
         self._call = call
         self._stats = stats
         self._ends_at = ends_at
+        self._check_start = check_start
         self._has_events = False
         self._emit: Emit = lambda events: None
 
@@ -55,6 +61,7 @@ class Relay:
         try:
             async with asyncio.timeout_at(self._earlier(first_at)) as limit:
                 async with self._send() as response:
+                    await self._check_start(response.headers.get(START_HEADER, ""))
                     await self._read(response, reader, limit)
         except TimeoutError:
             if self._ends_at is not None and loop.time() >= self._ends_at:

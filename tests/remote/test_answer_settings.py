@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry
 from inference.metrics.upstream import UpstreamMetrics
 from inference.remote.answer_settings import answer_settings, disagreement
 from inference.remote.detect import Detected
-from inference.remote.members.member_health import disagreement_of
+from inference.remote.members.agreement import disagreement_of
 from inference.remote.open import make_opener, open_model
 from inference.remote.open_member import CannotOpen, open_member
 from settings.model_list import RemoteModel, parse_entry

@@ -11,10 +11,11 @@ from prometheus_client import CollectorRegistry
 from inference.backend import Backend
 from inference.errors import Unavailable
 from inference.remote import attempts
+from inference.remote.answer_settings import START_HEADER
 from inference.sampling import Sampling
 from inference.types import CallDelta, Event, Finished, GenerationRequest, Message, Started, Token, Tool
 from tests.remote.conftest import OpenModel
-from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, start
+from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, start
 from tests.remote.openai_chunks import DONE, chat_chunk, usage_chunk
 
 CHAT = (Message("user", "hi"),)
@@ -160,6 +161,86 @@ def test_requests_that_a_server_turns_away_go_to_another_one_whatever_the_budget
     streams = [pool.generate(GenerationRequest((Message("user", f"{n} " * 300),))) for n in range(30)]
     assert all(isinstance(list(stream)[-1], Finished) for stream in streams)
     assert len(upstream.bodies) > 5, "the requests came before the server was known to turn them away"
+
+
+class RestartingHearth:
+    """A Hearth that may restart with other settings without being seen down. num_questions: about its settings."""
+
+    def __init__(self, upstream: FakeUpstream) -> None:
+        self.start_id, self.dtype, self.num_questions = "1", "float32", 0
+        self.steps: list[Step] = complete(token_chunks())
+        upstream.reply = self.reply
+
+    def reply(self, sent: Sent) -> Reply:
+        if sent.path == "/":
+            self.num_questions += 1
+            return document({"name": "hearth", "start_id": self.start_id})
+        if sent.method == "GET":
+            return document({"data": [{"id": "up/model", "metadata": {"dtype": self.dtype}}]})
+        return Reply(self.steps, headers={START_HEADER: self.start_id})
+
+    def restart(self, start_id: str, dtype: str = "float32") -> None:
+        self.start_id, self.dtype = start_id, dtype
+
+
+@pytest.fixture
+def hearths(upstream: FakeUpstream, other: FakeUpstream, pool: Backend) -> list[RestartingHearth]:
+    """The servers of the pool, which have answered."""
+    hearths = [RestartingHearth(upstream), RestartingHearth(other)]
+    assert members_of_answers(pool) == {"up/model-1", "up/model-2"}
+    return hearths
+
+
+def members_of_answers(pool: Backend, num_answers: int = 20) -> set[str]:
+    """The servers that answered, each with the whole text."""
+    event_lists = [list(pool.generate(GenerationRequest(CHAT))) for _ in range(num_answers)]
+    ends = [events[-1] for events in event_lists]
+    assert all(isinstance(end, Finished) and end.num_tokens == 4 for end in ends)
+    return {str(events[0].member) for events in event_lists if isinstance(events[0], Started)}
+
+
+def test_a_server_that_restarts_with_other_settings_answers_no_more(
+    hearths: list[RestartingHearth], pool: Backend
+) -> None:
+    hearths[1].restart("2", dtype="bfloat16")
+    assert members_of_answers(pool) == {"up/model-1"}
+
+
+def test_an_answer_does_not_go_on_at_a_server_that_restarts_with_other_settings(
+    hearths: list[RestartingHearth], pool: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attempts, "RESUME_TIMEOUT_S", 0.05)
+    for hearth in hearths:
+        hearth.steps = [*token_chunks()[:3], 0.2, "reset"]
+    stream = iter(pool.generate(GenerationRequest(CHAT)))
+    first = next(stream)
+    assert isinstance(first, Started) and first.member
+    other = hearths[2 - int(first.member[-1])]
+    other.restart("2", dtype="bfloat16")
+    other.steps = complete(token_chunks())
+    ids = []
+    with pytest.raises(Unavailable, match=r"has restarted: .* DTYPE|broken"):
+        for event in stream:
+            ids += [event.id] if isinstance(event, Token) else []
+    assert ids == [5, 6]
+
+
+def test_servers_that_restart_with_the_same_settings_get_one_question_and_go_on(
+    hearths: list[RestartingHearth], pool: Backend
+) -> None:
+    for hearth in hearths:
+        hearth.restart("2")
+        hearth.num_questions = 0
+    assert members_of_answers(pool) == {"up/model-1", "up/model-2"}
+    assert [hearth.num_questions for hearth in hearths] == [1, 1]
+
+
+def test_servers_that_all_restart_with_the_same_new_settings_answer_again(
+    hearths: list[RestartingHearth], pool: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for hearth in hearths:
+        hearth.restart("2", dtype="bfloat16")
+    assert members_of_answers(pool, 1) < {"up/model-1", "up/model-2"}, "the other one is asked again later"
 
 
 def test_an_answer_says_which_server_it_is_from(

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Coroutine, Sequence
 from types import MappingProxyType
 
@@ -11,13 +12,14 @@ from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure, un
 from inference.remote.http_client import HttpClient
 from inference.remote.members.breaker import Breaker
 from inference.remote.members.member_load import MemberLoad, Prompt
-from inference.remote.relay import Relay
+from inference.remote.relay import CheckStart, Relay
 from inference.remote.stream import Emit
 from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamCall, UpstreamTokenizer
 from inference.types import Event
 from settings.model_list import RemoteModel
 
 REFUSED_REST_S = 60.0
+MAX_START_IDS = 64
 BUSY = "they are busy"
 # Outcomes that say nothing against the server; the others count as its failures, unless it only rests.
 HARMLESS_OUTCOMES = frozenset({"ok", "cancelled", "bad_request"})
@@ -28,6 +30,7 @@ class Member:
 
     name       as clients see it: of the model, with a number if it has several servers
     settings   that change its answers, as it has said
+    start_id   of the server when it said so; empty: it does not say
     tokenizer  None: the server does not share it
     """
 
@@ -39,10 +42,15 @@ class Member:
         *,
         suffix: str = "",
         settings: AnswerSettings = MappingProxyType({}),
+        start_id: str = "",
     ) -> None:
         self.name = model.name + suffix
         self.api = api
         self.settings = settings
+        # The starts whose settings are known. One address may stand for several servers.
+        self.known_starts = deque([start_id] if start_id else (), maxlen=MAX_START_IDS)
+        self.asking = asyncio.Lock()
+        self.check_start: CheckStart = accept_any_start
         self.tokenizer = tokenizer
         self.client = HttpClient(model)
         self.breaker = Breaker()
@@ -101,7 +109,7 @@ class Member:
             attempt.note_events(events, time.monotonic())
             emit(events)
 
-        relays = [Relay(self.client, call, stats, ends_at) for call in calls]
+        relays = [Relay(self.client, call, stats, ends_at, self.check_start) for call in calls]
         self.breaker.start(time.monotonic())
         try:
             await run_all([relay.run(pass_on) for relay in relays])
@@ -124,6 +132,8 @@ class Member:
         now, message = time.monotonic(), failure.error.message
         if failure.outcome in HARMLESS_OUTCOMES:
             self.breaker.cancel()
+        elif failure.outcome == "changed":
+            self.breaker.stay_down(now, message)
         elif failure.outcome == "refused":
             self.breaker.rest(now, REFUSED_REST_S, message)
         elif failure.outcome in ("overloaded", "unavailable"):
@@ -132,6 +142,10 @@ class Member:
             self.breaker.rest(now, rest_s, message, is_leaving=failure.outcome == "unavailable")
         else:
             self.breaker.fail(now, message, is_down=failure.outcome == "unreachable")
+
+
+async def accept_any_start(start_id: str) -> None:
+    """The check of a server that belongs to no pool."""
 
 
 async def run_all(works: Sequence[Coroutine[None, None, None]]) -> None:

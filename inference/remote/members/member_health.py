@@ -9,8 +9,8 @@ import logging
 import time
 from collections.abc import Sequence
 
-from inference.remote.answer_settings import answer_settings, disagreement
-from inference.remote.detect import Detected, can_ask, detect
+from inference.remote.detect import can_ask, detect
+from inference.remote.members.agreement import disagreement_of
 from inference.remote.members.member import Member
 from inference.remote.members.member_pool import MemberPool
 
@@ -44,13 +44,3 @@ async def check_health(member: Member, members: Sequence[Member]) -> None:
     elif breaker.is_down or breaker.has_rested(now):
         breaker.restart(now) if breaker.is_down else breaker.succeed(now)
         log.info("event=member_returned member=%s", member.name)
-
-
-def disagreement_of(member: Member, detected: Detected, members: Sequence[Member]) -> str:
-    """Note the settings that the server has now; returns how they disagree with others' of the model.
-
-    A server that is down or refused does not count: it would keep away those that it disagrees with.
-    """
-    others = [each.settings for each in members if each is not member and not each.breaker.is_failing]
-    member.settings = answer_settings(detected.details)
-    return disagreement(member.settings, others)

@@ -11,6 +11,7 @@ from contextlib import suppress
 from typing import Any
 
 from inference.metrics.upstream import UpstreamMetrics
+from inference.remote.members.agreement import watch_starts
 from inference.remote.members.member import Member
 
 Watch = Callable[["MemberPool"], Coroutine[Any, Any, None]]  # changes the pool, without an end
@@ -46,6 +47,7 @@ class MemberPool:
 
     def add(self, member: Member) -> None:
         self.members.append(member)
+        watch_starts(member, self.members)
         self._metrics.watch_breaker(
             self._model, member.name, lambda: member.breaker.is_open(time.monotonic())
         )
