@@ -164,7 +164,7 @@ def test_requests_that_a_server_turns_away_go_to_another_one_whatever_the_budget
 
 
 class RestartingHearth:
-    """A Hearth that may restart with other settings without being seen down. num_questions: about its settings."""
+    """A Hearth that may restart with other settings unseen. num_questions: about its settings."""
 
     def __init__(self, upstream: FakeUpstream) -> None:
         self.start_id, self.dtype, self.num_questions = "1", "float32", 0
