@@ -123,10 +123,6 @@ class ServedModels:
         """The models of this machine that run in processes of their own, while they are needed."""
         return () if self.own else self.local
 
-    @property
-    def is_local_first(self) -> bool:
-        return not self.entries or isinstance(self.entries[0], LocalModel)
-
 
 def parse_models(value: Any) -> ServedModels:
     """The models that a value of MODELS names."""

@@ -6,7 +6,7 @@ keeps all tokens, and the paged runner stores keys and values as attention recei
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from checks.memory.meta_mode import MetaMode
 from checks.memory.repeated_layers import LayerMode, compute_all_layers, dedup_layers
@@ -28,24 +28,35 @@ EXPERTS_IMPLEMENTATION = "batched_mm"  # works in any dtype and reads no value
 AUTO, FUSED, PAGED, CONTIGUOUS, UNCACHED = "auto", "fused", "paged", "contiguous", "uncached"
 
 
-def measure_kv_cost(
-    model: Any,
-    runner: str = AUTO,
-    deterministic: bool = False,
-    device: str = "cpu",
-    kv_dtype: str = AUTO,
-) -> KVCost | None:
+class RunnerChoice(NamedTuple):
+    """The settings that decide which runners may be selected.
+
+    runner         the value of RUNNER
+    deterministic  only runners whose rows do not change each other by a bit
+    device         "cpu" or "cuda"
+    kv_dtype       of keys and values, the value of KV_DTYPE
+    """
+
+    runner: str = AUTO
+    deterministic: bool = False
+    device: str = "cpu"
+    kv_dtype: str = AUTO
+
+
+ANY_RUNNER = RunnerChoice()
+
+
+def measure_kv_cost(model: Any, choice: RunnerChoice = ANY_RUNNER) -> KVCost | None:
     """What a sequence takes.
 
     Nothing if every runner refuses the model: each step then recomputes the sequence without a cache. None if
-    the cost depends on values. deterministic: only runners whose rows do not change each other by a bit.
-    kv_dtype: of keys and values, the value of KV_DTYPE. The model is on the meta device in the dtype it
-    computes in, and must not be used afterwards.
+    the cost depends on values. The model is on the meta device in the dtype it computes in, and must not be
+    used afterwards.
     """
     if hasattr(model, "set_experts_implementation"):
         model.set_experts_implementation(EXPERTS_IMPLEMENTATION)
     is_refused = True
-    for cost in candidate_costs(model, runner, deterministic, device, kv_dtype):
+    for cost in candidate_costs(model, choice):
         result = try_cost(cost)
         if isinstance(result, KVCost):
             return result
@@ -53,10 +64,10 @@ def measure_kv_cost(
     return KVCost() if is_refused else None
 
 
-def explain_refusal(model: Any, runner: str, deterministic: bool = False, kv_dtype: str = AUTO) -> str:
-    """Why the runners that `runner` and `kv_dtype` allow refuse the model; empty if one does not."""
+def explain_refusal(model: Any, choice: RunnerChoice) -> str:
+    """Why the runners that may be selected refuse the model; empty if one does not."""
     reason = ""
-    for cost in candidate_costs(model, runner, deterministic, "cpu", kv_dtype):
+    for cost in candidate_costs(model, choice._replace(device="cpu")):
         result = try_cost(cost)
         if not isinstance(result, str):
             return ""
@@ -98,14 +109,13 @@ class KVAccounting:
         return self.cost() + self.extra
 
 
-def candidate_costs(
-    model: Any, runner: str, deterministic: bool, device: str, kv_dtype: str
-) -> Iterator[Callable[[LayerMode], KVCost]]:
+def candidate_costs(model: Any, choice: RunnerChoice) -> Iterator[Callable[[LayerMode], KVCost]]:
     """The KV cost of each runner that may be selected, in the order in which loading tries them.
 
     The fused runner, which computes on the CPU only, has the KV layout of the paged runner. Only their pages
     have a KV_DTYPE of their own.
     """
+    runner, deterministic, device, kv_dtype = choice
     if runner == FUSED or (runner == AUTO and deterministic and device == "cpu"):
         yield partial(cost_of_fused, model, kv_dtype)
     if runner == PAGED or (runner == AUTO and not deterministic):

@@ -13,7 +13,15 @@ import torch
 from torch import Tensor
 
 from checks.memory.activations import measure_activations
-from checks.memory.kv_cost import AUTO, count_pack_sample, explain_refusal, may_run_fused, measure_kv_cost
+from checks.memory.kv_cost import (
+    ANY_RUNNER,
+    AUTO,
+    RunnerChoice,
+    count_pack_sample,
+    explain_refusal,
+    may_run_fused,
+    measure_kv_cost,
+)
 from checks.memory.kv_formula import estimate_kv_cost
 from checks.memory.quantized_size import has_quantized_weights, quantized_size
 from checks.memory.tp_share import first_rank_share, splits_heads
@@ -92,17 +100,12 @@ def measure_model(
     choose_compute_dtype: Callable[[int], str],
     num_shard: int = 1,
     tensors: Mapping[str, Tensor] | None = None,
-    runner: str = AUTO,
-    deterministic: bool = False,
-    device: str = "cpu",
-    kv_dtype: str = AUTO,
+    runner_choice: RunnerChoice = ANY_RUNNER,
 ) -> ModelSize:
     """Measure the model of a config.json whose weights take `stored_bytes` in files.
 
     choose_compute_dtype: maps the number of parameters to a dtype. tensors: those of the files, on the meta
-    device; None if unknown. runner: the value of RUNNER. deterministic: only runners whose rows do not
-    change each other by a bit. device: "cpu" or "cuda". kv_dtype: the value of KV_DTYPE. With num_shard > 1
-    the bytes are those of the first rank.
+    device; None if unknown. With num_shard > 1 the bytes are those of the first rank.
     """
     try:
         model = build_on_meta(raw_config)
@@ -120,33 +123,22 @@ def measure_model(
         sized_model, None if has_known_sizes else quantized_size(sized_model, tensors, dtype, stored_bytes)
     )
     text_config, stacks_of_layers = sized_model.config.get_text_config(), layer_stacks(sized_model)
-    quantization_savings = bytes_saved(model, itemsize(dtype), device)
-    activation_bytes_per_token = measure_activations(sized_model)
-    is_fused = may_run_fused(sized_model, runner)
-    pack_sample = 0 if is_fused else count_pack_sample(sized_model)
-    kv_cost = measure_kv_cost(model.to(getattr(torch, dtype)), runner, deterministic, device, kv_dtype)
-    runner_error = (
-        explain_refusal(model, runner, deterministic, kv_dtype)
-        if kv_cost == KVCost() and (runner, kv_dtype) != (AUTO, AUTO)
-        else ""
-    )
+    is_fused = may_run_fused(sized_model, runner_choice.runner)
     model_size = ModelSize(
         num_parameters,
         dtype,
         weights,
-        kv_cost or estimate_kv_cost(text_config, itemsize(dtype)),
+        KVCost(),
         layer_weights,
         num_encoder_layers=len(stacks_of_layers[0]) if len(stacks_of_layers) > 1 else 0,
-        quantization_savings=quantization_savings,
+        quantization_savings=bytes_saved(model, itemsize(dtype), runner_choice.device),
         buffers=buffers,
-        is_kv_measured=kv_cost is not None,
-        runner_error=runner_error,
         stored_dtype=most_common_dtype(tensors),
         load_copy_bytes=count_converted_bytes(weights - buffers, dtype, raw_config),
-        activation_bytes_per_token=activation_bytes_per_token,
+        activation_bytes_per_token=measure_activations(sized_model),
         largest_weight=max((weight.nbytes for weight in sized_model.parameters()), default=0),
         is_fused=is_fused,
-        pack_sample=pack_sample,
+        pack_sample=0 if is_fused else count_pack_sample(sized_model),
         vocab_size=int(getattr(text_config, "vocab_size", 0)),
     )
     if load_result and tensors:
@@ -156,7 +148,22 @@ def measure_model(
             mismatched_weights=load_result.mismatched_weights,
             load_copy_bytes=load_result.load_copy_bytes,
         )
+    model_size = with_kv_cost(model_size, model, text_config, runner_choice)
     return size_per_rank(model_size, sized_model, num_shard, has_known_sizes)
+
+
+def with_kv_cost(
+    model_size: ModelSize, model: Any, text_config: Any, runner_choice: RunnerChoice
+) -> ModelSize:
+    """The size with the KV cache of a sequence. The model computes nothing else afterwards."""
+    kv_cost = measure_kv_cost(model.to(getattr(torch, model_size.dtype)), runner_choice)
+    is_limited = (runner_choice.runner, runner_choice.kv_dtype) != (AUTO, AUTO)
+    return replace(
+        model_size,
+        kv_cost=kv_cost or estimate_kv_cost(text_config, itemsize(model_size.dtype)),
+        is_kv_measured=kv_cost is not None,
+        runner_error=explain_refusal(model, runner_choice) if kv_cost == KVCost() and is_limited else "",
+    )
 
 
 def estimate_from_files(

@@ -14,6 +14,7 @@ from torch import Tensor
 from transformers import AutoConfig
 
 from checks.memory import ModelSize, measure_model, stored_dtype, try_build_on_meta
+from checks.memory.kv_cost import RunnerChoice
 from checks.memory.overhead import DEFAULT_OVERHEAD, Overhead
 from checks.memory.remembered_size import remembered_size
 from hub.model_config import config_error
@@ -160,14 +161,8 @@ def measure_repository(
     raw_config, tensors = dict(repository.config), header_tensors(repository)
     if quantization := quantization_config(repository, request):
         raw_config[QUANTIZATION_CONFIG] = quantization
-    arguments = (
-        request.num_shard,
-        tensors,
-        request.runner,
-        request.deterministic,
-        request.device,
-        request.kv_dtype,
-    )
+    runner_choice = RunnerChoice(request.runner, request.deterministic, request.device, request.kv_dtype)
+    arguments = (request.num_shard, tensors, runner_choice)
     measure = partial(measure_model, raw_config, repository.weight_bytes, choose_compute_dtype, *arguments)
     if header := repository.gguf_header:
         measure = partial(with_mismatched_tensors, measure, header, raw_config)

@@ -55,7 +55,7 @@ class RegisteredAdapter:
 
 
 class AdapterRegistry:
-    """The Adapters (see adapter.py) of a local backend.
+    """The Adapters (see inference/backend.py) of a local backend.
 
     run_task      runs load_adapter and remove_adapter
     to_peft       the folder, in peft's form, of an adapter's folder or file. Raises BadRequest

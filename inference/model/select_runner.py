@@ -5,7 +5,7 @@ by their interface; nothing of their internals.
 """
 
 import logging
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -95,9 +95,9 @@ def select_runner(
     logits of the model as it was loaded. kv_dtype: of keys and values, one of KV_DTYPES.
 
     Takes about a second, longer for a large model. The model computes as before afterwards, except for rotary
-    frequencies that depend on length (rope.py) and what prepare_weights.py changes. Raises Unavailable if the
-    memory does not hold one row of the whole context, the model's logits are not finite, or the model cannot
-    be quantized.
+    frequencies that depend on length (load/rope.py) and what prepare_weights.py changes. Raises Unavailable
+    if the memory does not hold one row of the whole context, the model's logits are not finite, or the model
+    cannot be quantized.
     """
     for kind in set(freeze_frequencies(model, context)):
         log.info("%s: %s frequencies fixed for %d tokens", model.config.model_type, kind, context)
@@ -109,33 +109,29 @@ def select_runner(
         needs_packing="fused" in allowed_runners and supports_fused(model),
         make_reference=make_reference,
     )
-    reference, tolerance, is_causal = prepared.reference, prepared.tolerance, prepared.is_causal
-    candidates: dict[str, Candidate] = {}
+    reference, tolerance = prepared.reference, prepared.tolerance
     options = runner_options(
         model, context, deterministic, tolerance, max_batch_tokens, kv_dtype, reference.errors
     )
     accepted_error = tolerance if kv_dtype == AUTO else max(tolerance, INT8_KV_TOLERANCE)
-    for option in options if is_causal else ():
-        if option.kind in allowed_runners and option.kind not in candidates and (timed or not candidates):
-            candidates |= try_runner(model, reference, option, accepted_error)
-            if timed and option.kind in candidates and is_decisive(candidates[option.kind], reference):
-                break
+    allowed = (each for each in options if each.kind in allowed_runners) if prepared.is_causal else ()
+    candidates = try_runners(model, reference, allowed, accepted_error, timed=timed)
     if not candidates:
         check_may_run_uncached(model, allowed_runners, kv_dtype)
         uncached = select_uncached(
-            model, reference, is_causal, tolerance, max_sequences=max_sequences, context=context
+            model, reference, prepared.is_causal, tolerance, max_sequences=max_sequences, context=context
         )
         return replace(uncached, quant_error=prepared.quant_error)
     limits = {
-        kind: KVLimits(max_sequences, context, max_batch_tokens or context, candidate.page_size)
-        for kind, candidate in candidates.items()
+        each.option.kind: KVLimits(max_sequences, context, max_batch_tokens or context, each.page_size)
+        for each in candidates
     }
     fitting = [
-        candidate
-        for kind, candidate in candidates.items()
-        if candidate.kv_cost.required_bytes(limits[kind]) <= kv_memory_bytes
+        each
+        for each in candidates
+        if each.kv_cost.required_bytes(limits[each.option.kind]) <= kv_memory_bytes
     ]
-    best = fastest(model, reference, fitting or list(candidates.values()), context)
+    best = fastest(model, reference, fitting or candidates, context)
     selected = with_memory(
         model,
         best,
@@ -144,6 +140,28 @@ def select_runner(
         max_batch_total_tokens=max_batch_total_tokens,
     )
     return replace(selected, quant_error=prepared.quant_error)
+
+
+def try_runners(
+    model: PreTrainedModel,
+    reference: Reference,
+    options: Iterable[RunnerOption],
+    tolerance: float,
+    *,
+    timed: bool,
+) -> list[Candidate]:
+    """The first correct option of each kind. timed=False: only the first correct option of all."""
+    candidates: dict[str, Candidate] = {}
+    for option in options:
+        if option.kind in candidates:
+            continue
+        candidate = try_runner(model, reference, option, tolerance)
+        if candidate is None:
+            continue
+        candidates[option.kind] = candidate
+        if not timed or is_decisive(candidate, reference):
+            break
+    return list(candidates.values())
 
 
 def check_may_run_uncached(model: PreTrainedModel, allowed_runners: Container[str], kv_dtype: str) -> None:
@@ -169,15 +187,15 @@ def is_decisive(candidate: Candidate, reference: Reference) -> bool:
 
 def try_runner(
     model: PreTrainedModel, reference: Reference, option: RunnerOption, tolerance: float
-) -> dict[str, Candidate]:
-    """Return {kind: candidate}, or {} with the reason logged if the option computes the model wrongly."""
+) -> Candidate | None:
+    """Return the candidate; None, with the reason logged, if the option computes the model wrongly."""
     try:
         runner = option.build(max_sequences=ROWS, context=COLUMNS, kv_capacity=ROWS * COLUMNS)
         error = reference.errors.measure(
             option.name, partial(reference.error_of, runner), partial(reference.error_of, runner, num_steps=1)
         )
         if error <= tolerance:
-            return {option.kind: Candidate(option, runner, error)}
+            return Candidate(option, runner, error)
         reason = f"error {error:.2g} exceeds the {tolerance:.2g} allowed"
     except torch.OutOfMemoryError:
         raise
@@ -186,7 +204,7 @@ def try_runner(
     except Exception as raised:  # any model code, called in a way that it may not support
         reason = f"{type(raised).__name__}: {raised}"
     log.info("%s: %s runner rejected: %s", model.config.model_type, option.name, reason)
-    return {}
+    return None
 
 
 def fastest(

@@ -9,6 +9,7 @@ import pytest
 from checks import kv_dtype
 from checks.machine import Gpu, Machine
 from checks.memory import measure_model
+from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from inference.errors import Unavailable
 from inference.model.paged.q8_0 import head_bytes
@@ -51,9 +52,8 @@ def test_the_obstacle_is_named(
 @pytest.mark.parametrize("deterministic", (False, True))
 @pytest.mark.parametrize("family", ("llama", "gpt2", "bloom", "jamba", "t5", "gemma2"))
 def test_the_preflight_refuses_and_counts_8_bits_as_the_load_does(family: str, deterministic: bool) -> None:
-    size = measure_model(
-        raw(family), 0, lambda parameters: "float32", deterministic=deterministic, kv_dtype="int8"
-    )
+    choice = RunnerChoice(deterministic=deterministic, kv_dtype="int8")
+    size = measure_model(raw(family), 0, lambda parameters: "float32", runner_choice=choice)
     options: dict[str, Any] = {"deterministic": deterministic, "kv_dtype": "int8", "timed": deterministic}
     try:
         selected = select_runner(

@@ -11,6 +11,7 @@ import pytest
 from checks import runner
 from checks.machine import Gpu, Machine
 from checks.memory import measure_model
+from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from inference.errors import Unavailable
 from inference.model import select_runner
@@ -58,7 +59,8 @@ def test_the_obstacle_is_named(
 @pytest.mark.parametrize("name", ("fused", "paged", "contiguous"))
 @pytest.mark.parametrize("family", SOME)
 def test_the_preflight_refuses_a_runner_exactly_when_the_load_does(family: str, name: str) -> None:
-    refused = measure_model(raw(family), 0, lambda parameters: "float32", runner=name).runner_error
+    choice = RunnerChoice(name)
+    refused = measure_model(raw(family), 0, lambda parameters: "float32", runner_choice=choice).runner_error
     model = families.tiny(family)
     try:
         select_runner.select_runner(

@@ -31,28 +31,32 @@ PLENTY = 1 << 24
 
 @pytest.mark.parametrize("name", FAMILIES | UNUSUAL)
 def test_every_family_fits_the_contiguous_runner(name: str) -> None:
-    fitted = select_runner(
+    selected = select_runner(
         tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, allowed_runners=("contiguous",)
     )
-    assert fitted.runner_kind == "contiguous"
-    assert fitted.runner.capabilities.chunked_prefill == (
+    assert selected.runner_kind == "contiguous"
+    assert selected.runner.capabilities.chunked_prefill == (
         name not in RECURRENT and name not in ("qwen3_next", "falcon_h1")
     )
-    assert fitted.error < 1e-4
+    assert selected.error < 1e-4
 
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_families_whose_attention_comes_from_the_registry_fit_the_paged_runner(name: str) -> None:
-    fitted = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, timed=False)
+    selected = select_runner(
+        tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, timed=False
+    )
     own = {"gpt_neo", "gptj", "codegen", "bloom", "falcon", "falcon+alibi", "mpt", "xglm"}
-    assert fitted.runner_kind == ("contiguous" if name in own else "paged")
-    assert fitted.error < 1e-4
+    assert selected.runner_kind == ("contiguous" if name in own else "paged")
+    assert selected.error < 1e-4
 
 
 @pytest.mark.parametrize("name", ["llama4_text", "lfm2", "jamba", "t5"])
 def test_models_with_chunked_attention_or_other_token_mixing_do_not_fit_the_paged_runner(name: str) -> None:
-    fitted = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, timed=False)
-    assert fitted.runner_kind == "contiguous"
+    selected = select_runner(
+        tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, timed=False
+    )
+    assert selected.runner_kind == "contiguous"
 
 
 @pytest.mark.parametrize(("ratio", "runner"), [(1.0, "paged"), (0.8, "contiguous")])
@@ -110,8 +114,8 @@ def test_a_benchmark_times_both_runners() -> None:
 
 @pytest.mark.parametrize("name", UNCACHED)
 def test_a_model_without_a_cache_gets_the_uncached_runner(name: str) -> None:
-    fitted = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
-    assert fitted.runner_kind == "uncached"
+    selected = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    assert selected.runner_kind == "uncached"
 
 
 def test_a_model_whose_cache_changes_its_logits_is_refused() -> None:
@@ -138,9 +142,9 @@ def test_a_decoder_without_a_start_token_is_refused_as_the_users_error() -> None
 
 def test_a_model_that_infers_positions_in_its_own_way_gets_a_call_for_each_row() -> None:
     model = tiny("led")
-    fitted = select_runner(model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
-    assert isinstance(fitted.runner, ContiguousRunner) and not fitted.runner.batched
-    walk = RunnerWalk(model, fitted.runner, seed=3)
+    selected = select_runner(model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    assert isinstance(selected.runner, ContiguousRunner) and not selected.runner.batched
+    walk = RunnerWalk(model, selected.runner, seed=3)
     walk.go(8)
     assert walk.error < 1e-4
 
@@ -151,16 +155,16 @@ def test_a_wrong_runner_is_not_selected(name: str, monkeypatch: pytest.MonkeyPat
     detects it.
     """
     monkeypatch.setattr(position_fixes, "POSITION_FIXES", ())
-    fitted = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
-    assert isinstance(fitted.runner, ContiguousRunner) and not fitted.runner.batched
+    selected = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    assert isinstance(selected.runner, ContiguousRunner) and not selected.runner.batched
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_compared_with_half_precision(dtype: torch.dtype) -> None:
-    fitted = select_runner(
+    selected = select_runner(
         tiny("mixtral").to(dtype), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY
     )
-    assert fitted.runner_kind in ("paged", "contiguous") and fitted.runner.capabilities.chunked_prefill
+    assert selected.runner_kind in ("paged", "contiguous") and selected.runner.capabilities.chunked_prefill
 
 
 @pytest.mark.parametrize("name", ["llama", "gpt_neo", "t5", "jamba"])
@@ -181,11 +185,13 @@ def test_verification_leaves_the_model_unchanged(name: str) -> None:
 def test_the_capacity_follows_from_the_memory() -> None:
     model = tiny("llama")
     for kind, capacity in (("contiguous", 300), ("paged", 300 // 16 * 16)):
-        fitted = select_runner(
+        selected = select_runner(
             model, max_sequences=8, context=CONTEXT, kv_memory_bytes=300 * 256, allowed_runners=(kind,)
         )
-        assert fitted.kv_cost.per_token == 2 * 2 * 2 * 8 * 4  # layers, keys and values, heads, width, float32
-        assert fitted.runner.kv_capacity == capacity
+        assert (
+            selected.kv_cost.per_token == 2 * 2 * 2 * 8 * 4
+        )  # layers, keys and values, heads, width, float32
+        assert selected.runner.kv_capacity == capacity
     assert (
         select_runner(model, max_sequences=2, context=CONTEXT, kv_memory_bytes=PLENTY).runner.kv_capacity
         == 2 * CONTEXT
@@ -200,8 +206,8 @@ def test_the_same_memory_holds_more_tokens_if_layers_have_a_window(family: str, 
     model = tiny(family)
     limits = {"max_sequences": 16, "context": CONTEXT, "max_batch_tokens": 16, "allowed_runners": (kind,)}
     num_bytes = 500 * 256
-    fitted = select_runner(model, kv_memory_bytes=num_bytes, **limits)
-    runner, (group,) = fitted.runner, fitted.runner.window_groups
+    selected = select_runner(model, kv_memory_bytes=num_bytes, **limits)
+    runner, (group,) = selected.runner, selected.runner.window_groups
     assert runner.kv_capacity > 1.4 * 500
     assert group.window == model.config.sliding_window and 16 * group.num_pages < runner.kv_capacity / 2
     layers = runner.pool.layers.values()
@@ -226,16 +232,16 @@ def test_a_faster_runner_that_needs_more_memory_is_not_selected(monkeypatch: pyt
 
 
 def test_a_short_context_needs_no_pages_of_its_own_for_a_window() -> None:
-    fitted = select_runner(
+    selected = select_runner(
         tiny("gemma2"), max_sequences=4, context=32, kv_memory_bytes=PLENTY, allowed_runners=("paged",)
     )
-    assert fitted.runner.kv_capacity == 4 * 32 and not fitted.runner.window_groups
+    assert selected.runner.kv_capacity == 4 * 32 and not selected.runner.window_groups
 
 
 @pytest.mark.parametrize(("limit", "capacity"), [(200, 200), (10**9, 8 * CONTEXT)])
 def test_the_capacity_does_not_exceed_the_requested_limit(limit: int, capacity: int) -> None:
     for kind in ("contiguous", "paged"):
-        fitted = select_runner(
+        selected = select_runner(
             tiny("llama"),
             max_sequences=8,
             context=CONTEXT,
@@ -244,10 +250,10 @@ def test_the_capacity_does_not_exceed_the_requested_limit(limit: int, capacity: 
             allowed_runners=(kind,),
         )
         assert (
-            fitted.runner.kv_capacity == capacity // fitted.runner.page_size * fitted.runner.page_size
+            selected.runner.kv_capacity == capacity // selected.runner.page_size * selected.runner.page_size
             or kind == "contiguous"
         )
-        assert fitted.runner.kv_capacity <= capacity
+        assert selected.runner.kv_capacity <= capacity
 
 
 def test_memory_for_less_than_one_row_is_refused() -> None:

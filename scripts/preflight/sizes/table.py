@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from checks.memory import ModelSize, measure_model
+from checks.memory.kv_cost import RunnerChoice
 from scripts.markdown import markdown_header, markdown_row
 from scripts.preflight.sizes.file_formats import config_from_gguf_header, fp8_tensors
 from scripts.preflight.sizes.shapes import SHAPES, Shape
@@ -67,4 +68,6 @@ def shape_row(shape: Shape) -> str:
 def measure_shape(shape: Shape, runner: str = "auto") -> ModelSize:
     config = config_from_gguf_header(shape.config) if shape.file_format == "gguf" else shape.config
     tensors = fp8_tensors(config) if shape.file_format == "fp8" else None
-    return measure_model(config, 0, lambda parameters: DTYPE, tensors=tensors, runner=runner)
+    return measure_model(
+        config, 0, lambda parameters: DTYPE, tensors=tensors, runner_choice=RunnerChoice(runner)
+    )

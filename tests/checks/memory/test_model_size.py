@@ -12,6 +12,7 @@ from safetensors import safe_open
 from checks import enough_memory
 from checks.machine import Machine
 from checks.memory import ModelSize, measure_model
+from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from hub.resolve import from_folder
 from inference.model.kv_cost import KVCost
@@ -102,9 +103,8 @@ def test_a_token_takes_its_bytes_while_it_is_within_the_window() -> None:
 def test_the_runner_decides_whether_tokens_behind_the_window_take_memory(
     runner: str, deterministic: bool, device: str, is_windowed: bool
 ) -> None:
-    size = measure_model(
-        MISTRAL, 0, lambda parameters: "bfloat16", runner=runner, deterministic=deterministic, device=device
-    )
+    choice = RunnerChoice(runner, deterministic, device)
+    size = measure_model(MISTRAL, 0, lambda parameters: "bfloat16", runner_choice=choice)
     assert bool(size.kv_cost.windowed) is is_windowed
     assert size.kv_cost.per_recent_token == measure(LLAMA).kv_cost.per_token
 

@@ -30,15 +30,15 @@ PLENTY = 1 << 28
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
 @pytest.mark.parametrize("name", LLAMAS)
 def test_a_llama_like_model_fits_the_fused_runner(name: str, dtype: torch.dtype) -> None:
-    fitted = select_runner.select_runner(
+    selected = select_runner.select_runner(
         tiny(name).to(dtype),
         max_sequences=4,
         context=CONTEXT,
         kv_memory_bytes=PLENTY,
         allowed_runners=("fused",),
     )
-    assert fitted.runner_kind == "fused" and fitted.runner.capabilities.chunked_prefill
-    assert fitted.error < (1e-4 if dtype == torch.float32 else 0.2)
+    assert selected.runner_kind == "fused" and selected.runner.capabilities.chunked_prefill
+    assert selected.error < (1e-4 if dtype == torch.float32 else 0.2)
 
 
 def test_the_spec_matches_the_models_config() -> None:

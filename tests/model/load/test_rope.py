@@ -114,10 +114,10 @@ def dynamic() -> PreTrainedModel:
 @pytest.mark.parametrize("make", [longrope, dynamic])
 def test_a_short_row_does_not_change_when_its_neighbour_grows_long(make) -> None:  # noqa: ANN001
     model = make()
-    fitted = select_runner(
+    selected = select_runner(
         model, max_sequences=4, context=64, kv_memory_bytes=1 << 24, allowed_runners=("contiguous",)
     )
-    walk = RunnerWalk(model, fitted.runner)
+    walk = RunnerWalk(model, selected.runner)
     walk.join(list(range(5, 35)))
     walk.join([5, 9, 13])
     walk.step([30, 3])

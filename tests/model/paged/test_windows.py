@@ -51,7 +51,7 @@ def test_a_mask_that_no_layer_uses_refuses_nothing() -> None:
     config = Qwen2MoeConfig(vocab_size=VOCAB, moe_intermediate_size=32, num_experts=4, **LLAMA)
     model = Qwen2MoeForCausalLM(config).eval()
     assert config.sliding_window == 0
-    fitted = select_runner(
+    selected = select_runner(
         model,
         max_sequences=2,
         context=64,
@@ -59,4 +59,4 @@ def test_a_mask_that_no_layer_uses_refuses_nothing() -> None:
         timed=False,
         allowed_runners=("paged", "uncached"),
     )
-    assert fitted.runner_kind == "paged"
+    assert selected.runner_kind == "paged"

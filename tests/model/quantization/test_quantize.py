@@ -107,12 +107,12 @@ def test_an_unrequested_model_is_packed_where_it_is_faster(
 def test_a_quantized_model_is_served_and_reports_its_error(name: str, kind: str) -> None:
     model = wide(name)
     size = sum(weight.nbytes for weight in model.parameters() if weight.dim() == 2)
-    fitted = select_runner(
+    selected = select_runner(
         model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, quantize=kind, timed=False
     )
-    assert fitted.quant_error is not None and fitted.quant_error.tokens >= 64
-    assert fitted.error < 0.1
-    assert 0 < fitted.quant_error.rms < (0.1 if kind in (INT8, Q8_0) else 1.0)
+    assert selected.quant_error is not None and selected.quant_error.tokens >= 64
+    assert selected.error < 0.1
+    assert 0 < selected.quant_error.rms < (0.1 if kind in (INT8, Q8_0) else 1.0)
     plain = [w for w in model.parameters() if w.dim() == 2 and not isinstance(w, PackedWeight)]
     assert sum(weight.nbytes for weight in plain) < size / 4
 
@@ -174,7 +174,7 @@ def test_packing_that_takes_long_logs_its_progress(
 @pytest.mark.parametrize("name", EXPERTS)
 def test_experts_are_quantized_and_used_one_by_one(name: str) -> None:
     model = tiny(name, hidden_size=64, num_key_value_heads=4)
-    fitted = select_runner(
+    selected = select_runner(
         model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, quantize=INT8, timed=False
     )
     stacks = [weight for weight in model.parameters() if isinstance(weight, PackedExperts)]
@@ -182,5 +182,5 @@ def test_experts_are_quantized_and_used_one_by_one(name: str) -> None:
     logits(model)
     assert stacks and [stack.num_unpacked for stack in stacks] == before
     assert (
-        fitted.quant_error is not None and fitted.quant_error.rms < 0.3
+        selected.quant_error is not None and selected.quant_error.rms < 0.3
     )  # sometimes another expert is chosen

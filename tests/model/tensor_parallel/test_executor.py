@@ -42,8 +42,8 @@ def shared(folder: Path, single_model: Any) -> Iterator[Opened]:
 
 @pytest.fixture(scope="module")
 def runner(shared: Opened) -> Runner:
-    together, _, fitted = shared
-    return together.wrap_runner(fitted.runner)
+    together, _, selected = shared
+    return together.wrap_runner(selected.runner)
 
 
 def test_a_step_is_computed_by_every_rank(runner: Runner, single_model: Any) -> None:

@@ -17,9 +17,9 @@ pytestmark = pytest.mark.slow
 def test_a_rank_that_fails_alone_ends_and_rank_0_reports_it(tmp_path: Path) -> None:
     messages: list[str] = []
     together = MultiProcess(load_recipe(tiny.llama(tmp_path), except_first_rank=True))
-    _, fitted = together.start()
+    _, selected = together.start()
     together.on_lost(messages.append)
-    runner = together.wrap_runner(fitted.runner)
+    runner = together.wrap_runner(selected.runner)
     with pytest.raises(Unavailable, match="rank 1 has ended with exit code 1: the server must be restarted"):
         runner.forward(prompt_batch(FAILING_TOKEN))
     with pytest.raises(Unavailable, match="the server must be restarted"):

@@ -15,6 +15,7 @@ import transformers
 from transformers import AutoConfig
 
 from checks.memory import measure_model
+from checks.memory.kv_cost import RunnerChoice
 from inference.model import select_runner
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.loader import load
@@ -85,13 +86,15 @@ def test_the_computed_size_is_what_is_loaded_and_cached(shape: Shape, dtype: str
     num_bytes = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     size = measure_model(config_settings, 0, lambda parameters: dtype)
     assert size.weights == num_bytes
-    fitted = select_runner.select_runner(
+    selected = select_runner.select_runner(
         model, max_sequences=1, context=64, kv_memory_bytes=10**8, timed=False
     )
-    assert fitted.kv_cost == size.kv_cost
+    assert selected.kv_cost == size.kv_cost
     if table.LATENT_SETTING in shape.config:
-        size = measure_model(config_settings, 0, lambda parameters: dtype, runner="contiguous")
-        fitted = select_runner.select_runner(
+        size = measure_model(
+            config_settings, 0, lambda parameters: dtype, runner_choice=RunnerChoice("contiguous")
+        )
+        selected = select_runner.select_runner(
             model,
             max_sequences=1,
             context=64,
@@ -99,4 +102,4 @@ def test_the_computed_size_is_what_is_loaded_and_cached(shape: Shape, dtype: str
             timed=False,
             allowed_runners=("contiguous",),
         )
-        assert fitted.kv_cost == size.kv_cost
+        assert selected.kv_cost == size.kv_cost

@@ -44,7 +44,7 @@ DEEP_SHARED_BYTES = 160_000
 
 
 def attend(query: torch.Tensor, kv: LayerKV, metadata: AttnMetadata, params: AttentionParams) -> torch.Tensor:
-    """An AttentionKernel (see attention.py)."""
+    """An AttentionKernel (see paged/attention.py)."""
     page_table = page_table_of(metadata, query.device)
     G = kv.keys.shape[2]
     num_visible = (
