@@ -37,6 +37,7 @@ def create_app(
     models: Models,
     settings: ServerSettings,
     metrics: Metrics | None = None,
+    *,
     store: Store | None = None,
     fetch_adapter: adapters.FetchAdapter | None = None,
     tuning: TuningService | None = None,

@@ -67,7 +67,7 @@ def serve_on_cluster(settings: Settings, version: str) -> int:
             return 1
         raise_open_file_limit()
         freeze_gc()
-        return run_server(front_settings(settings, placement.resources), models, metrics, None, version)
+        return run_server(front_settings(settings, placement.resources), models, metrics, version)
 
 
 def find_placement(settings: Settings, stack: ExitStack) -> Placement:

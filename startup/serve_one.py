@@ -52,8 +52,16 @@ def serve(loading: Loading, version: str, *, is_child: bool = False) -> int:
         tuning, loader = stack.enter_context(
             open_tuning(settings, models, model_folder, report.plan, report.machine, metrics)
         )
-        sleeper = loaded_engine.make_sleep_mode()
-        return run_server(settings, models, metrics, tuning, version, loader, sleeper, has_link=is_child)
+        return run_server(
+            settings,
+            models,
+            metrics,
+            version,
+            tuning=tuning,
+            model_loader=loader,
+            sleeper=loaded_engine.make_sleep_mode(),
+            has_link=is_child,
+        )
 
 
 def report_memory(

@@ -9,6 +9,7 @@ from api.api_keys import make_key_check
 from api.body_limits import make_body_limit
 from api.concurrency_limit import make_permit_reservation
 from api.model_loading import ModelLoading
+from api.server.early_checks import EarlyChecks
 from api.server.metrics_port import serve_metrics
 from api.server.serve import serve as serve_http
 from api.sleep_mode import Sleeper
@@ -27,15 +28,16 @@ def run_server(
     settings: Settings,
     models: Models,
     metrics: Metrics,
-    tuning: TuningService | None,
     version: str,
+    *,
+    tuning: TuningService | None = None,
     model_loader: ModelLoading | None = None,
     sleeper: Sleeper | None = None,
-    *,
     has_link: bool = False,
 ) -> int:
     """Serve the models, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code.
 
+    tuning        keeps files and jobs; None: there is no tuning
     model_loader  of the models that are loaded on demand; None: there is none
     sleeper       puts the model to sleep; None: no model can
     has_link      serve the parent of this process too, see api/link.py
@@ -50,18 +52,29 @@ def run_server(
         if store:
             stack.callback(store.close)
         stack.callback(models.close_remote)
-        fetch = make_adapter_fetch(settings)
-        app = create_app(models, server, metrics, store, fetch, tuning, model_loader, sleeper)
+        app = create_app(
+            models,
+            server,
+            metrics,
+            store=store,
+            fetch_adapter=make_adapter_fetch(settings),
+            tuning=tuning,
+            model_loader=model_loader,
+            sleeper=sleeper,
+        )
+        checks = EarlyChecks(
+            make_body_limit(app, server.max_body_bytes, server.root_path),
+            make_permit_reservation(app, server.root_path),
+            make_key_check(server.api_keys, server.root_path),
+        )
         remembered_code().save()  # everything that serving needs is imported
         return serve_http(
             app,
             models,
+            checks,
             host=settings.host,
             port=settings.port,
             drain_seconds=settings.drain_seconds,
-            body_limit=make_body_limit(app, server.max_body_bytes, server.root_path),
-            reserve_permit=make_permit_reservation(app, server.root_path),
-            check_key=make_key_check(server.api_keys, server.root_path),
             workers=settings.validation_workers,
             certfile=settings.ssl_certfile,
             keyfile=settings.ssl_keyfile,

@@ -73,6 +73,5 @@ def serve_several(settings: Settings, version: str) -> int:
         items = [
             item for model in checked.models for item in settings_of_model(settings, model).lora_adapters
         ]
-        return run_server(
-            replace(settings, lora_adapters=tuple(items)), models, metrics, None, version, loader
-        )
+        settings = replace(settings, lora_adapters=tuple(items))
+        return run_server(settings, models, metrics, version, model_loader=loader)

@@ -13,9 +13,8 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any, BinaryIO
 
-from api.api_keys import KeyCheck
-from api.body_limits import UNUSED_BODY_BYTES, BodyLimit
-from api.concurrency_limit import Permit, ReservePermit
+from api.body_limits import UNUSED_BODY_BYTES
+from api.concurrency_limit import Permit
 from api.errors import envelope
 from api.file_body import FileBody
 from api.json_body import MIMETYPE, encode
@@ -23,6 +22,7 @@ from api.large_json import COUNTED_BYTES
 from api.request_log import printable_path
 from api.response import StreamedResponse
 from api.server.app_response import AppResponse, send_bytes, send_file
+from api.server.early_checks import EarlyChecks
 from api.server.held_bodies import HeldBodies, HeldBody
 from api.server.refusal_cache import RefusalCache
 from api.server.request_body import ClientDisconnected, Receive, read_body
@@ -51,26 +51,20 @@ class Bridge:
     senders         responses that are being streamed
     drain_deadline  time.monotonic() at which unfinished responses are aborted; None: no drain has started
     idle            set when no request is unfinished
-    reserve_permit  the permit of a request before its body is parsed, or why it is refused
-    check_key       why a request with a large body is refused by its headers, before its body is read
     closed          the drain has ended; a request pipelined after an aborted one is dropped
-    refusal_cache   the responses of requests that reserve_permit refuses
+    refusal_cache   the responses of requests that checks.reserve_permit refuses
     workers         threads that run the app for requests with a small body; large_workers: with a large one
     """
 
     def __init__(
         self,
         app: Wsgi,
-        body_limit: BodyLimit,
+        checks: EarlyChecks,
         body_idle_s: float = BODY_IDLE_S,
         workers: int = NUM_WORKERS,
-        reserve_permit: ReservePermit = lambda method, path, num_bytes: None,
-        check_key: KeyCheck = lambda method, path, headers: None,
     ) -> None:
         self.app = app
-        self.reserve_permit = reserve_permit
-        self.check_key = check_key
-        self.body_limit = body_limit
+        self.checks = checks
         self.body_idle_s = body_idle_s
         self.drain_deadline: float | None = None
         self.closed = False
@@ -139,14 +133,14 @@ class Bridge:
     async def _handle(self, scope: dict[str, Any], receive: Receive, send: Send, held_body: HeldBody) -> None:
         try:
             self._check_key_of_large_body(scope)
-            body = await read_body(scope, receive, self.body_limit, self.body_idle_s, held_body)
+            body = await read_body(scope, receive, self.checks.body_limit, self.body_idle_s, held_body)
         except ServerError as error:
             held_body.release()
             environ = self._make_environ(scope, io.BytesIO())
             await self._refuse(environ | {REFUSED: error.with_traceback(None)}, receive, send)
             return
         environ_updates: dict[str, Any] = {}
-        permit = self.reserve_permit(scope["method"], scope["path"], held_body.num_bytes)
+        permit = self.checks.reserve_permit(scope["method"], scope["path"], held_body.num_bytes)
         if isinstance(permit, Permit):
             environ_updates[PERMIT] = permit
         elif permit and self.drain_deadline is None:
@@ -196,7 +190,7 @@ class Bridge:
         if length <= UNUSED_BODY_BYTES and b"transfer-encoding" not in raw_headers:
             return
         headers = {name.decode("latin1"): value.decode("latin1") for name, value in raw_headers.items()}
-        if error := self.check_key(scope["method"], scope["path"], headers):
+        if error := self.checks.check_key(scope["method"], scope["path"], headers):
             raise error
 
     async def _refuse(self, environ: dict[str, Any], receive: Receive, send: Send) -> None:

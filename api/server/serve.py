@@ -16,10 +16,8 @@ from types import FrameType
 
 import uvicorn
 
-from api.api_keys import KeyCheck
-from api.body_limits import BodyLimit
-from api.concurrency_limit import ReservePermit
 from api.server.asgi_bridge import NUM_WORKERS, Bridge, Wsgi
+from api.server.early_checks import EarlyChecks
 from api.server.http_protocol import LimitedHttpProtocol
 from inference.models import Models
 from inference.process.heap_trimmer import trimming_heap
@@ -40,13 +38,11 @@ log = logging.getLogger(__name__)
 def serve(
     app: Wsgi,
     models: Models,
+    checks: EarlyChecks,
     *,
     host: str,
     port: int,
     drain_seconds: float,
-    body_limit: BodyLimit,
-    reserve_permit: ReservePermit = lambda method, path, num_bytes: None,
-    check_key: KeyCheck = lambda method, path, headers: None,
     workers: int = NUM_WORKERS,
     certfile: str = "",
     keyfile: str = "",
@@ -54,14 +50,11 @@ def serve(
 ) -> int:
     """Serve until a signal. Returns the process's exit code: 1 if the address cannot be bound, else 0.
 
-    models      their backends deliver events on the server's event loop
-    port        0 selects a free port
-    body_limit  largest body of a request, in bytes, by method and path
-    reserve_permit  why a request is refused before its body is parsed; None: it is not
-    check_key     why a request with a large body is refused before its body is read
-    workers     number of threads that run the app
-    certfile    TLS certificate, which can be served; empty: HTTP. keyfile: its private key
-    on_ready    called when connections are accepted; HttpServer.stop, from any thread, acts like a signal
+    models    their backends deliver events on the server's event loop
+    port      0 selects a free port
+    workers   number of threads that run the app
+    certfile  TLS certificate, which can be served; empty: HTTP. keyfile: its private key
+    on_ready  called when connections are accepted; HttpServer.stop, from any thread, acts like a signal
 
     After SIGTERM or SIGINT, new requests get 503, and running ones have `drain_seconds` to finish. A second
     signal ends the process at once.
@@ -72,7 +65,7 @@ def serve(
     except OSError as error:
         log.error("cannot listen on %s port %d: %s; set another PORT or HOST", host, port, error.strerror)
         return 1
-    bridge = Bridge(app, body_limit, workers=workers, reserve_permit=reserve_permit, check_key=check_key)
+    bridge = Bridge(app, checks, workers=workers)
     with trimming_heap(bridge.trim_heap), asyncio.Runner(loop_factory=loop_factory()) as runner:
         server = HttpServer(bridge, listener, drain_seconds, certfile, keyfile)
         runner.run(server.run(models, on_ready))

@@ -19,6 +19,7 @@ from api import create_app
 from api.api_keys import make_key_check
 from api.body_limits import make_body_limit
 from api.concurrency_limit import make_permit_reservation
+from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models
@@ -91,10 +92,13 @@ def served(
     app.register_blueprint(routes(backend))
     body_limit = make_body_limit(app, limits.max_body_bytes, limits.root_path)
     ready: queue.Queue[HttpServer] = queue.Queue()
-    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_s, "body_limit": body_limit}
-    options["reserve_permit"] = make_permit_reservation(app, limits.root_path)
-    options["check_key"] = make_key_check(limits.api_keys, limits.root_path)
-    thread = threading.Thread(target=serve, args=(app, models), kwargs={**options, "on_ready": ready.put})
+    checks = EarlyChecks(
+        body_limit,
+        make_permit_reservation(app, limits.root_path),
+        make_key_check(limits.api_keys, limits.root_path),
+    )
+    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_s, "on_ready": ready.put}
+    thread = threading.Thread(target=serve, args=(app, models, checks), kwargs=options)
     thread.start()
     http_server = ready.get(timeout=10)
     try:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from api.server.asgi_bridge import Bridge
+from api.server.early_checks import EarlyChecks
 from api.server.request_body import ClientDisconnected
 from api.wsgi_environ import ABORT
 from inference.errors import Overloaded, Unavailable
@@ -137,7 +138,7 @@ def through_bridge(app: Any, drained: bool = False) -> list[dict[str, Any]]:
         async def send(message: dict[str, Any]) -> None:
             sent.append(message)
 
-        bridge = Bridge(app, lambda method, path: 10)
+        bridge = Bridge(app, EarlyChecks(lambda method, path: 10))
         if drained:
             await bridge.drain(0.0)
         await bridge(scope, receive, send)

@@ -21,6 +21,7 @@ EXIT_TIMEOUT_S = 20.0  # less than the drain times of 60 s below
 SCRIPT = """
 import logging, sys
 from api import create_app
+from api.server.early_checks import EarlyChecks
 from api.server.serve import serve
 from settings.groups import ServerSettings
 from tests.fake_backend import FakeBackend, make_models, say
@@ -31,8 +32,9 @@ backend = FakeBackend(say(*"abcdefgh", pause_s=pause))
 models = make_models(backend)
 app = create_app(models, ServerSettings())
 app.register_blueprint(routes(backend))
-sys.exit(serve(app, models, host="127.0.0.1", port=int(port), drain_seconds=drain,
-               body_limit=lambda method, path: 1000, on_ready=lambda server: print(server.url, flush=True)))
+checks = EarlyChecks(lambda method, path: 1000)
+sys.exit(serve(app, models, checks, host="127.0.0.1", port=int(port), drain_seconds=drain,
+               on_ready=lambda server: print(server.url, flush=True)))
 """
 
 

@@ -8,6 +8,7 @@ import pytest
 import requests
 
 from api import create_app
+from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
 from settings.groups import ServerSettings
 from settings.schema import BadSetting
@@ -33,7 +34,7 @@ def test_a_certificate_makes_the_server_speak_https(tmp_path: Path) -> None:
         target=lambda: serve(
             create_app(models, ServerSettings()),
             models,
-            body_limit=lambda method, path: 1000,
+            EarlyChecks(lambda method, path: 1000),
             certfile=str(certificate),
             keyfile=str(key),
             on_ready=on_ready,
