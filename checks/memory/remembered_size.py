@@ -18,7 +18,7 @@ from torch import Tensor
 
 from checks.memory.model_size import ModelSize
 from inference.native.cpu_levels import processor_features
-from inference.process.cache_folder import cache_folder, keep_newest, replace_file
+from inference.process.cache_folder import cache_folder, keep_newest, read_with_digest, write_with_digest
 
 FOLDER = "model_sizes"
 MAX_FILES = 256  # models and settings that are remembered, of some 1 KB each
@@ -33,7 +33,7 @@ def remembered_size(inputs: Iterable[Any], measure: Callable[[], ModelSize]) -> 
     of which names, shapes and dtypes count. A size with an error is measured each time.
     """
     with contextlib.suppress(OSError, RuntimeError):
-        path = cache_folder() / FOLDER / f"{fingerprint(inputs)}.json"
+        path = cache_folder() / FOLDER / f"{fingerprint(inputs)}"
         model_size = read_size(path)
         if model_size is None:
             model_size = measure()
@@ -45,7 +45,7 @@ def remembered_size(inputs: Iterable[Any], measure: Callable[[], ModelSize]) -> 
 def read_size(path: Path) -> ModelSize | None:
     """The size in the file; None if there is none that can be read."""
     try:
-        model_size = msgspec.json.decode(path.read_bytes(), type=ModelSize)
+        model_size = msgspec.json.decode(read_with_digest(path), type=ModelSize)
         path.touch()  # it is used: keep_newest deletes others first
     except (OSError, msgspec.DecodeError):
         return None
@@ -56,7 +56,7 @@ def write_size(path: Path, model_size: ModelSize) -> None:
     if model_size.construct_error or model_size.runner_error:
         return
     with contextlib.suppress(OSError):
-        replace_file(path, msgspec.json.encode(model_size))
+        write_with_digest(path, msgspec.json.encode(model_size))
         keep_newest(path.parent, MAX_FILES)
 
 

@@ -27,7 +27,7 @@ from inference.model.weight_cache import mapped_file
 from inference.native.cpu_levels import processor_features
 from inference.native.library import library_id
 from inference.native.weight_cache.file import WeightFile
-from inference.process.cache_folder import cache_folder, keep_newest, replace_file
+from inference.process.cache_folder import cache_folder, keep_newest, read_with_digest, write_with_digest
 
 FOLDER = "reference_logits"
 ERRORS_FOLDER = "runner_errors"
@@ -77,7 +77,7 @@ def reference_path(source: Path, model: PreTrainedModel, file: WeightFile | None
     file: of mapped weights, whose products give the logits
     """
     packing = describe_packing(file) if file else ()
-    return cache_folder() / FOLDER / f"{fingerprint(source, model, packing)}.safetensors"
+    return cache_folder() / FOLDER / f"{fingerprint(source, model, packing)}"
 
 
 def errors_path(source: Path, model: PreTrainedModel, file: WeightFile) -> Path:
@@ -94,9 +94,8 @@ def describe_packing(file: WeightFile) -> tuple[str, str]:
 def read_reference(path: Path, model: PreTrainedModel) -> Reference | None:
     """The Reference of an earlier load; None if there is none that can be read."""
     try:
-        with safetensors.safe_open(path, "pt") as file:
-            logits = [file.get_tensor(str(row)) for row in range(ROWS)]
-            noise = float(file.metadata()[NOISE_KEY])
+        tensors = safetensors.torch.load(read_with_digest(path))
+        logits, noise = [tensors[str(row)] for row in range(ROWS)], tensors[NOISE_KEY].item()
         path.touch()  # it is used: keep_newest deletes others first
     except (OSError, ValueError, KeyError, safetensors.SafetensorError):
         return None
@@ -108,8 +107,9 @@ def write_reference(path: Path, reference: Reference) -> None:
     if reference.std != reference.std:
         return
     tensors = {str(row): logits.contiguous() for row, logits in enumerate(reference.logits)}
+    tensors[NOISE_KEY] = torch.tensor(reference.rounding_noise, dtype=torch.float64)
     with contextlib.suppress(OSError):
-        replace_file(path, safetensors.torch.save(tensors, {NOISE_KEY: str(reference.rounding_noise)}))
+        write_with_digest(path, safetensors.torch.save(tensors))
         keep_newest(path.parent, MAX_FILES)
 
 

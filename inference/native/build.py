@@ -22,7 +22,7 @@ import torch
 from filelock import FileLock, Timeout
 
 from inference.native.cpu_levels import Level, levels_for, processor_features
-from inference.process.cache_folder import cache_folder
+from inference.process.cache_folder import cache_folder, is_own
 
 C_SOURCES = Path(__file__).parent / "c"
 COMPILERS = ("gcc", "cc", "clang")
@@ -39,6 +39,7 @@ FLAGS = (
 # llama.cpp's bits: its build rounds each product before it is added.
 FLAGS_OF_SOURCES = {"gguf_quantize": ("-ffp-contract=off",)}
 COMPILE_TIMEOUT_S = 120
+OWNER_WRITES = 0o755
 
 log = logging.getLogger(__name__)
 
@@ -52,15 +53,33 @@ def build_library(level: Level) -> Path:
     compiler = compiler_of()
     folder = library_folder() / fingerprint(compiler, level)
     library = folder / f"hearth_{level.name}.so"
-    if not library.exists():
+    if not is_built(library):
         try:
             folder.mkdir(parents=True, exist_ok=True)
             with only_builder(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
-                if not library.exists():
+                if not is_built(library):
+                    make_own(folder)
                     compile_into(Path(scratch), compiler, level).rename(library)
         except OSError as error:
             raise NativeUnavailable(f"the library cannot be written to {folder}: {error.strerror}") from error
     return library
+
+
+def is_built(library: Path) -> bool:
+    """Whether this user or root has compiled the library: another user's would be code in this process."""
+    try:
+        return is_own(library.parent.stat()) and is_own(library.lstat())
+    except (FileNotFoundError, NotADirectoryError):
+        return False
+
+
+def make_own(folder: Path) -> None:
+    """Keep others from writing into the folder. Raises OSError, and NativeUnavailable if it is not ours."""
+    folder.chmod(OWNER_WRITES)
+    if not is_own(folder.stat()):
+        raise NativeUnavailable(
+            f"{folder} belongs to another user: set XDG_CACHE_HOME to a folder of your own"
+        )
 
 
 @contextmanager
@@ -137,6 +156,7 @@ def compile_into(scratch: Path, compiler: tuple[str, ...], level: Level) -> Path
         objects = list(pool.map(compile_one, sources_of(level)))
     library = scratch / f"hearth_{level.name}.so"
     run_command((*compiler, "-shared", *objects, "-o", str(library), *openmp_flags(), "-lm"))
+    library.chmod(OWNER_WRITES)
     return library
 
 

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from inference.process.cache_folder import cache_folder, replace_file
+from inference.process.cache_folder import cache_folder, read_with_digest, write_with_digest
 
 FILE_NAME = "transformers_names"
 
@@ -23,12 +23,12 @@ def read_remembered(read_folder: Callable[[Any], Any], folder: Path) -> Any:
     if installation is None:
         return read_folder(folder)
     with contextlib.suppress(OSError, RuntimeError, EOFError, ValueError, TypeError):
-        remembered_installation, names = marshal.loads((cache_folder() / FILE_NAME).read_bytes())
+        remembered_installation, names = marshal.loads(read_with_digest(cache_folder() / FILE_NAME))
         if remembered_installation == installation:
             return names
     names = read_folder(folder)
     with contextlib.suppress(OSError, RuntimeError, ValueError):
-        replace_file(cache_folder() / FILE_NAME, marshal.dumps((installation, names)))
+        write_with_digest(cache_folder() / FILE_NAME, marshal.dumps((installation, names)))
     return names
 
 

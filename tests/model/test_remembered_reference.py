@@ -87,6 +87,15 @@ def test_a_damaged_file_is_computed(folder: Path) -> None:
     assert forwards_of(folder) == 2 * ROWS
 
 
+def test_logits_with_a_changed_bit_are_computed_again(folder: Path) -> None:
+    """Else a runner that computes what the model computes would be refused at every start."""
+    forwards_of(folder)
+    (path,) = (cache_folder() / FOLDER).iterdir()
+    content = path.read_bytes()
+    path.write_bytes(content[:-1] + bytes([content[-1] ^ 0x40]))
+    assert forwards_of(folder) == 2 * ROWS
+
+
 def test_the_last_models_are_remembered(folder: Path) -> None:
     for eps in range(MAX_FILES + 2):
         tiny.edit(folder / "config.json", rms_norm_eps=1e-4 * (eps + 1))

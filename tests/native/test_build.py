@@ -39,6 +39,19 @@ def test_a_library_is_built_once_and_nothing_else_is_left(folder: Path) -> None:
     assert [path.name for path in library.parent.iterdir()] == ["hearth_plain.so"]
 
 
+def test_a_library_that_others_can_write_is_built_again(folder: Path) -> None:
+    needs_a_compiler()
+    library = build.build_library(PLAIN)
+    compiled = library.read_bytes()
+    library.write_bytes(b"code of another user")
+    library.chmod(0o777)
+    assert build.build_library(PLAIN).read_bytes() == compiled
+    library.write_bytes(b"code of another user")
+    library.parent.chmod(0o777)
+    assert build.build_library(PLAIN).read_bytes() == compiled
+    assert library.parent.stat().st_mode & 0o022 == 0
+
+
 def test_processes_at_once_build_a_library_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     needs_a_compiler()
     levels: list[Level] = []

@@ -9,7 +9,6 @@ import hashlib
 import json
 import mmap
 import os
-import stat
 import struct
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,6 +22,7 @@ from torch import Tensor
 from inference.native.packed_matrix import PackedMatrix, matrix_sizes
 from inference.native.prefault import array_type, round_up
 from inference.native.structs import NativeDtype
+from inference.process.cache_folder import UntrustedFile, open_own
 
 MAGIC = b"HEARTHW1"  # changes with the layout
 # MAGIC, bytes of the header, SHA-256 of the header, SHA-256 of the sums of all pages after it
@@ -33,8 +33,6 @@ SUMMED_AT_ONCE = 1 << 26  # bytes
 WRITTEN_AT_ONCE = 1 << 24  # bytes
 MAX_HEADER_BYTES = 1 << 28
 OWNER_ONLY = 0o600
-OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe would keep the start waiting
 
 
 class BadWeightFile(Exception):
@@ -203,7 +201,7 @@ def map_weight_file(path: Path) -> WeightFile:
 
 def map_bytes(path: Path) -> Tensor:
     """The bytes of a file, mapped read-only and shared with other processes. Raises BadWeightFile."""
-    with open_own(path) as file:
+    with open_weights(path) as file:
         if os.fstat(file.fileno()).st_size < PREFIX.size:
             raise BadWeightFile("it is truncated")
         mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
@@ -213,18 +211,15 @@ def map_bytes(path: Path) -> Tensor:
     return torch.frombuffer(array, dtype=torch.uint8)
 
 
-def open_own(path: Path) -> BinaryIO:
-    """A file that nobody but this user and root can have written. Raises BadWeightFile, and OSError.
+def open_weights(path: Path) -> BinaryIO:
+    """A file of this user: another one's weights would answer in place of the model's.
 
-    In a folder that several users share, another one's weights would answer in place of the model's.
+    Raises BadWeightFile, and OSError.
     """
-    descriptor = os.open(path, OPEN_FLAGS)
-    status = os.fstat(descriptor)
-    is_own = status.st_uid in (os.geteuid(), 0) and not status.st_mode & OTHERS_WRITE
-    if not (is_own and stat.S_ISREG(status.st_mode)):
-        os.close(descriptor)
-        raise BadWeightFile("another user of this machine may have written it, or it is no file")
-    return os.fdopen(descriptor, "rb")
+    try:
+        return open_own(path)
+    except UntrustedFile as error:
+        raise BadWeightFile(str(error)) from None
 
 
 def read_about(path: Path) -> Mapping[str, Any]:
@@ -234,7 +229,7 @@ def read_about(path: Path) -> Mapping[str, Any]:
 
 def read_header(path: Path) -> dict[str, Any]:
     """The entries of a file; does not verify its weights. Raises BadWeightFile, and OSError."""
-    with open_own(path) as file:
+    with open_weights(path) as file:
         prefix = file.read(PREFIX.size)
         return parse_header(prefix, file.read(read_prefix(prefix)[0]))
 

@@ -12,7 +12,7 @@ import torch
 from checks.memory.model_size import ModelSize
 from checks.memory.remembered_size import FOLDER, remembered_size
 from inference.model.kv_cost import KVCost
-from inference.process.cache_folder import cache_folder
+from inference.process.cache_folder import cache_folder, write_with_digest
 
 SIZE = ModelSize(
     num_parameters=64,
@@ -76,5 +76,12 @@ def test_a_size_with_an_error_is_measured_each_time() -> None:
 def test_a_damaged_file_is_measured() -> None:
     is_measured(CONFIG)
     for path in (cache_folder() / FOLDER).iterdir():
-        path.write_text('{"num_parameters": "many"}')
+        path.write_bytes(path.read_bytes().replace(b"128", b"127"))
+    assert is_measured(CONFIG)
+
+
+def test_a_file_of_another_form_is_measured() -> None:
+    is_measured(CONFIG)
+    for path in (cache_folder() / FOLDER).iterdir():
+        write_with_digest(path, b'{"num_parameters": "many"}')
     assert is_measured(CONFIG)

@@ -1,7 +1,7 @@
 """The tokenizer of a GGUF file: transformers converts it once, later loads read it from the cache folder.
 
 To convert it takes seconds: the file's vocabulary is read word by word. What is kept is a folder of tokenizer
-files that gives the same tokenizer.
+files that gives the same tokenizer, beside a file with their digest.
 """
 
 import contextlib
@@ -19,10 +19,17 @@ import transformers
 from inference.errors import named_error
 from inference.model.load.gguf.shards import open_as_one_file
 from inference.model.load.tokenizer import open_tokenizer
-from inference.process.cache_folder import cache_folder
+from inference.process.cache_folder import (
+    UntrustedFile,
+    cache_folder,
+    is_own,
+    read_with_digest,
+    write_with_digest,
+)
 
 FOLDER = "gguf_tokenizers"
 MAX_FOLDERS = 8  # tokenizers; some 10 MB each
+DIGEST = "files.digest"  # a file in the folder of a tokenizer
 PROBES = ("Hello, world! 1 23 456", " a  b\n\tc", "naïve 你好 🙂", "<s>[INST] hi [/INST]<|im_start|>user\n")
 
 log = logging.getLogger(__name__)
@@ -33,6 +40,7 @@ def read_gguf_tokenizer(source: Path, trust_remote_code: bool) -> Any:
     folder = saved_folder(source)
     if folder is not None and folder.is_dir():
         try:
+            check_files(folder)
             os.utime(folder)  # it is used: others are deleted first
             return open_tokenizer(folder, trust_remote_code=False)
         except Exception as error:  # of transformers, for files that are not whole
@@ -52,6 +60,7 @@ def keep(tokenizer: Any, folder: Path) -> None:
     try:
         tokenizer.save_pretrained(unfinished)
         if describe(open_tokenizer(unfinished, trust_remote_code=False)) == describe(tokenizer):
+            write_with_digest(unfinished / DIGEST, digest_files(unfinished))
             shutil.rmtree(folder, ignore_errors=True)
             os.replace(unfinished, folder)
     except Exception as error:  # of transformers, for a tokenizer that it cannot save or read
@@ -61,6 +70,21 @@ def keep(tokenizer: Any, folder: Path) -> None:
     by_age = sorted(folder.parent.iterdir(), key=lambda each: each.stat().st_mtime_ns, reverse=True)
     for each in by_age[MAX_FOLDERS:]:
         shutil.rmtree(each, ignore_errors=True)
+
+
+def check_files(folder: Path) -> None:
+    """Raises OSError if another user may have written the files, or if they are not those that were kept."""
+    if not is_own(folder.lstat()) or read_with_digest(folder / DIGEST) != digest_files(folder):
+        raise UntrustedFile("its files were changed, or another user of this machine may have written them")
+
+
+def digest_files(folder: Path) -> bytes:
+    """SHA-256 of the files that a tokenizer is read from, with their names. Raises OSError."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        if path.name != DIGEST:
+            digest.update(path.name.encode() + b"\0" + hashlib.sha256(path.read_bytes()).digest())
+    return digest.digest()
 
 
 def describe(tokenizer: Any) -> tuple[Any, ...]:

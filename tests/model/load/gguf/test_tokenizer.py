@@ -1,6 +1,7 @@
 """The tokenizer of a GGUF file is converted once, and converted again where what was kept is not whole."""
 
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +69,36 @@ def test_what_is_not_whole_is_converted_again(
     assert conversions == [path, path]
     assert "is converted again" in caplog.text
     assert (saved / "tokenizer.json").read_bytes() == content
+
+
+def remove_a_file(saved: Path) -> None:
+    (saved / "tokenizer_config.json").unlink()
+
+
+def add_a_template(saved: Path) -> None:
+    (saved / "chat_template.jinja").write_text("forged")
+
+
+def change_a_token(saved: Path) -> None:
+    path = saved / "tokenizer.json"
+    path.write_text(path.read_text().replace('"a"', '"?"', 1))
+
+
+def let_all_write(saved: Path) -> None:
+    saved.chmod(0o777)
+
+
+@pytest.mark.parametrize("change", [remove_a_file, add_a_template, change_a_token, let_all_write])
+def test_files_that_were_changed_or_that_others_may_write_are_not_used(
+    tmp_path: Path, conversions: list[Path], change: Callable[[Path], None]
+) -> None:
+    path = bare_gguf(tmp_path / "m")
+    expected = describe(read_gguf_tokenizer(path, False))
+    change(*kept_folders())
+    assert describe(read_gguf_tokenizer(path, False)) == expected
+    assert conversions == [path, path]
+    read_gguf_tokenizer(path, False)
+    assert conversions == [path, path]
 
 
 def test_a_tokenizer_that_changes_when_it_is_saved_is_not_kept(
