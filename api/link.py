@@ -9,7 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import msgspec
 from flask import Blueprint, Response, request
 
 from api.adapters import require_adapters
@@ -23,6 +22,7 @@ from inference.link_messages import (
     DETOKENIZE_DECODER,
     INPUTS_DECODER,
     LOAD_ADAPTER_DECODER,
+    MALFORMED,
     MEDIA_TYPE,
     RESULT,
     TEXT_DECODER,
@@ -147,7 +147,7 @@ def read(decode: Callable[[bytes], Any]) -> Any:
     """The body as a message. Raises BadRequest."""
     try:
         return decode(request.get_data(cache=False))
-    except (msgspec.DecodeError, KeyError) as error:
+    except MALFORMED as error:
         raise BadRequest("the body", f"is no message of the link: {error}") from None
 
 

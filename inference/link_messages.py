@@ -31,6 +31,8 @@ from inference.types import (
 MEDIA_TYPE = "application/x-hearth-link"
 LENGTH_BYTES = 4  # of a frame's length, big-endian
 RESULT, ERROR = "result", "error"  # tags of messages that are no events
+# What reading a message raises if it is none: another form, a text that is no UTF-8, an unknown tag.
+MALFORMED = (msgspec.DecodeError, UnicodeDecodeError, KeyError)
 
 Result = TypeVar("Result")
 
@@ -127,7 +129,7 @@ def encode_request(request: GenerationRequest) -> bytes:
 
 
 def decode_request(body: bytes) -> GenerationRequest:
-    """Raises msgspec.DecodeError, or KeyError for an unknown kind."""
+    """Raises MALFORMED."""
     message = REQUEST_DECODER.decode(body)
     prompt = PROMPT_DECODERS[message.kind].decode(message.prompt)
     return GenerationRequest(prompt, **{name: getattr(message.options, name) for name in OPTION_NAMES})
@@ -156,7 +158,7 @@ def error_frame(error: ServerError) -> bytes:
 
 
 def read_message(message: bytes, decoder: msgspec.msgpack.Decoder[Result]) -> Result:
-    """The result in a message. Raises the ServerError that is in it instead, or msgspec.DecodeError."""
+    """The result in a message. Raises the ServerError that is in it instead, or MALFORMED."""
     tag, value = MESSAGE_DECODER.decode(message)
     if tag == ERROR:
         raise read_error(value)
@@ -164,7 +166,7 @@ def read_message(message: bytes, decoder: msgspec.msgpack.Decoder[Result]) -> Re
 
 
 def read_event(message: bytes) -> Event:
-    """The event of a message. Raises the ServerError that is in it instead, or msgspec.DecodeError."""
+    """The event of a message. Raises the ServerError that is in it instead, or MALFORMED."""
     tag, value = MESSAGE_DECODER.decode(message)
     if tag == ERROR:
         raise read_error(value)

@@ -73,7 +73,9 @@ def test_adapters_are_loaded_listed_and_unloaded(tmp_path: Path) -> None:
         call("/link/unload_adapter", "poet", TEXT_DECODER)
 
 
-@pytest.mark.parametrize("body", [b"", b"\xc1", encode({"kind": "x", "prompt": "", "options": {}})])
+@pytest.mark.parametrize(
+    "body", [b"", b"\xc1", b"\x81\xa4kind\xa1\xff", encode({"kind": "x", "prompt": "", "options": {}})]
+)
 def test_what_is_no_request_is_refused_in_a_message(body: bytes, client: FlaskClient) -> None:
     response = client.post("/link/generate", data=body)
     assert response.status_code == 200

@@ -81,13 +81,17 @@ class LinkReader:
             received = messages.read_event(event.data)
         except ServerError as error:
             raise self._report(error) from None
-        except (msgspec.DecodeError, KeyError):
+        except messages.MALFORMED:
             raise broken(self._model, "a message is no event") from None
+        if received.index not in self._unfinished:
+            raise broken(self._model, "a message is of no answer that runs")
+        if isinstance(received, Started) == (received.index in self._num_tokens):
+            raise broken(self._model, "an answer starts twice, or goes on before it starts")
         match received:
             case Token():
                 self._num_tokens[received.index] += 1
             case Finished():
-                self._unfinished.discard(received.index)
+                self._unfinished.remove(received.index)
             case Started():
                 self._num_tokens[received.index] = 0
         return [received]
@@ -199,7 +203,7 @@ def read_result(model: str, body: bytes, decoder: msgspec.msgpack.Decoder[Result
         return messages.read_message(body[messages.LENGTH_BYTES :], decoder)
     except ServerError as error:
         raise reported(error) from None
-    except msgspec.DecodeError:
+    except messages.MALFORMED:
         raise broken(model, "no message") from None
 
 

@@ -1,16 +1,17 @@
 """A process of this project behind a socket: frames, the ends of answers, and errors as they were."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 
 import pytest
 
 from inference.errors import TooLong
-from inference.link_messages import error_frame, event_frame
+from inference.link_messages import ERROR, TEXT_DECODER, ErrorMessage, error_frame, event_frame, frame
 from inference.remote.event_stream import TooLargeEvent
 from inference.remote.failures import UpstreamFailure
 from inference.remote.frames import FrameParser
-from inference.remote.upstreams.link import LinkApi, LinkReader, reported
-from inference.types import Event, Finished, GenerationRequest, Started, Token
+from inference.remote.upstreams.link import LinkApi, LinkReader, read_result, reported
+from inference.types import CallDelta, Event, Finished, GenerationRequest, Started, Token
 from settings.model_list import RemoteModel, parse_entry
 
 EVENTS = [Started(0, 3, 0), Token(0, 1, "a"), Started(1, 3, 0), Finished(0, "stop", num_tokens=1)]
@@ -57,6 +58,43 @@ def test_what_is_no_event_is_broken(data: bytes) -> None:
     (message,) = FrameParser().feed(data)
     with pytest.raises(UpstreamFailure, match="no event"):
         LinkReader("m", 1, reported).read(message)
+
+
+@pytest.mark.parametrize(
+    "events",
+    [
+        [Token(0, 1, "a")],
+        [Finished(0, "stop")],
+        [CallDelta(0, 0, "id", "f", "", False)],
+        [Started(0, 3, 0), Started(0, 3, 0)],
+        [Started(0, 3, 0), Finished(0, "stop"), Token(0, 1, "a")],
+        [Started(0, 3, 0), Finished(0, "stop"), Finished(0, "stop")],
+        [Started(2, 3, 0)],
+        [Started(-1, 3, 0)],
+    ],
+)
+def test_an_event_out_of_sequence_is_broken(events: Sequence[Event]) -> None:
+    """Another server of the model can go on with the answer then."""
+    with pytest.raises(UpstreamFailure, match="broken answer"):
+        read_all(LinkReader("m", 2, reported), events)
+
+
+def test_an_error_without_a_message_is_broken() -> None:
+    data = frame(ERROR, ErrorMessage("Internal", {}))
+    with pytest.raises(UpstreamFailure, match="no message"):
+        read_result("m", data, TEXT_DECODER)
+
+
+def test_damaged_bytes_are_read_or_broken() -> None:
+    data = b"".join(map(event_frame, EVENTS)) + error_frame(TooLong("prompt", 8, 9))
+    for at in range(len(data)):
+        for bit in range(8):
+            damaged = bytearray(data)
+            damaged[at] ^= 1 << bit
+            reader = LinkReader("m", 2, reported)
+            with suppress(UpstreamFailure, TooLargeEvent):
+                for event in FrameParser().feed(bytes(damaged)):
+                    reader.read(event)
 
 
 def test_a_message_that_is_too_large_is_refused_before_it_arrives() -> None:
