@@ -8,7 +8,7 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
-from inference.process.cache_folder import keep_newest, replace_file
+from inference.process.cache_folder import keep_newest, read_with_digest, write_with_digest
 
 MAX_FILES = 64  # models and settings, of some hundred bytes each
 
@@ -35,14 +35,14 @@ class RememberedErrors:
 
     def _write(self, path: Path) -> None:
         with contextlib.suppress(OSError):
-            replace_file(path, json.dumps(self.errors).encode())
+            write_with_digest(path, json.dumps(self.errors).encode())
             keep_newest(path.parent, MAX_FILES)
 
 
 def read_errors(path: Path) -> dict[str, float]:
     """The errors in the file; none if it cannot be read."""
     with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
-        errors = {str(name): float(error) for name, error in json.loads(path.read_bytes()).items()}
+        errors = {str(name): float(error) for name, error in json.loads(read_with_digest(path)).items()}
         path.touch()  # it is used: keep_newest deletes others first
         return errors
     return {}

@@ -84,7 +84,7 @@ def errors_path(source: Path, model: PreTrainedModel, file: WeightFile) -> Path:
     """Where the errors of a model's runners are remembered. Raises as reference_path."""
     code = [str(state) for folder in COMPUTING_CODE for state in file_states(ROOT / folder, "*.py")]
     inputs = (*describe_packing(file), str(torch.get_num_threads()), *code)
-    return cache_folder() / ERRORS_FOLDER / f"{fingerprint(source, model, inputs)}.json"
+    return cache_folder() / ERRORS_FOLDER / f"{fingerprint(source, model, inputs)}"
 
 
 def describe_packing(file: WeightFile) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """The folder of what a later start need not compute again. Without it everything works, only slower.
 
 Users of a machine may share the folder, and a full disk or a crash may damage a file: what is read back is
-what this user or root has written, whole.
+what this user or root has written, whole. Some of it is code.
 """
 
 import hashlib

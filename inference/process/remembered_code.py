@@ -13,7 +13,7 @@ from functools import cache
 from types import CodeType
 from typing import Any
 
-from inference.process.cache_folder import cache_folder, replace_file
+from inference.process.cache_folder import cache_folder, read_with_digest, write_with_digest
 
 FILE_NAME = "dataclass_methods"
 MAX_METHODS = 10_000  # of all versions of all classes that were seen; with more, the file is started again
@@ -42,14 +42,15 @@ class RememberedCode:
             return
         self.has_new = False
         with contextlib.suppress(OSError, RuntimeError):
-            replace_file(cache_folder() / FILE_NAME, marshal.dumps((sys.version, dict(self.codes))))
+            content = marshal.dumps((sys.version, dict(self.codes)))
+            write_with_digest(cache_folder() / FILE_NAME, content)
 
 
 @cache
 def remembered_code() -> RememberedCode:
     """The code of earlier starts; none if its file cannot be read."""
     with contextlib.suppress(OSError, RuntimeError, EOFError, ValueError, TypeError):
-        version, codes = marshal.loads((cache_folder() / FILE_NAME).read_bytes())
+        version, codes = marshal.loads(read_with_digest(cache_folder() / FILE_NAME))
         if version == sys.version and len(codes) < MAX_METHODS:
             return RememberedCode(codes)
     return RememberedCode({})

@@ -45,6 +45,12 @@ def test_a_damaged_file_is_measured_again(path: Path, content: str) -> None:
     assert RememberedErrors(path).measure("fused", refuse) == 0.2
 
 
+def test_errors_that_another_user_may_have_written_are_measured_again(path: Path) -> None:
+    RememberedErrors(path).measure("fused", lambda: 0.25)
+    path.chmod(0o666)
+    assert RememberedErrors(path).measure("fused", lambda: 0.5) == 0.5
+
+
 def test_without_a_path_nothing_is_remembered() -> None:
     errors = RememberedErrors()
     assert [errors.measure("fused", lambda: 0.2), errors.measure("fused", lambda: 0.3)] == [0.2, 0.3]

@@ -55,6 +55,13 @@ def test_a_damaged_file_is_replaced(cache_file: Path, content: bytes) -> None:
     assert not start()[1].has_new
 
 
+def test_code_that_another_user_may_have_written_is_not_run(cache_file: Path) -> None:
+    start()
+    cache_file.chmod(0o666)
+    assert start()[1].has_new
+    assert not start()[1].has_new
+
+
 def test_too_many_methods_are_collected_again(monkeypatch: pytest.MonkeyPatch) -> None:
     start()
     monkeypatch.setattr(remembered_code, "MAX_METHODS", 1)
