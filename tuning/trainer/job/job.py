@@ -20,16 +20,16 @@ from tuning.trainer.job.job_state import (
     save_state,
     saved_state_folder,
 )
+from tuning.trainer.job.pass_cost import make_pass_cost
 from tuning.trainer.job.progress import ProgressLog
 from tuning.trainer.job.rehearsal import Rehearsal, prepare_rehearsal
 from tuning.trainer.job.remaining_time import make_remaining_time
 from tuning.trainer.job.save_schedule import SaveSchedule
 from tuning.trainer.job.schedule import Schedule, make_schedule
 from tuning.trainer.job.training_data import TrainingBatch, TrainingData, add_reference, prompt_of
-from tuning.trainer.job.workload import JobWorkload, count_tokens, make_workload
+from tuning.trainer.job.workload import JobWorkload, make_workload
 from tuning.trainer.lora import lora_options
 from tuning.trainer.memory.trainer_memory import peak_bytes
-from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.pass_result import PassResult
 from tuning.trainer.trainer import Trainer
@@ -66,8 +66,8 @@ class TrainingJob:
         self.training_data, self.validation_data = training_data, validation_data
         self.is_stopped = is_stopped
         self.schedule: Schedule = make_schedule(len(training_data), spec.hyperparameters, spec.seed)
-        self.layout = make_layout(spec.hyperparameters, training_data.group_size)
-        self.remaining_time = make_remaining_time(spec, self.layout, validation_data)
+        self.pass_cost = make_pass_cost(trainer.base.causal, spec.hyperparameters, training_data.group_size)
+        self.remaining_time = make_remaining_time(spec, self.pass_cost, validation_data)
         self.rehearsal: Rehearsal | None = None
         self.state = JobState()
         self._saves = SaveSchedule(spec.hyperparameters.finetuning_type)
@@ -135,8 +135,9 @@ class TrainingJob:
             self.spec,
             self.schedule,
             self.training_data,
+            self.pass_cost,
             has_evaluations=self.validation_data is not None,
-            further_tokens=self.rehearsal.mean_tokens(self.layout) if self.rehearsal else 0.0,
+            further_cost=self.rehearsal.mean_cost(self.pass_cost) if self.rehearsal else 0.0,
         )
 
     def _take_step(self) -> None:
@@ -150,8 +151,8 @@ class TrainingJob:
         grad_norm = self._update(result, self.schedule.rate_of(step))
         self.state.step += 1
         elapsed_s = time.monotonic() - began
-        num_tokens = count_tokens(batch.data, self.training_data.group_size, self.layout)
-        self.remaining_time.add_step(num_tokens + count_tokens(rehearsed, 1, self.layout), elapsed_s)
+        cost = self.pass_cost.of(batch.data, self.training_data.group_size) + self.pass_cost.of(rehearsed, 1)
+        self.remaining_time.add_step(cost, elapsed_s)
         if grad_norm is not None:
             self._last_loss = result.loss
             self._report_step(batch, result, grad_norm, elapsed_s)

@@ -19,8 +19,7 @@ from safetensors.torch import load_file
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.datum import Datum
 from tuning.trainer.durable_files import write_tensors
-from tuning.trainer.job.workload import count_tokens
-from tuning.trainer.micro_batches import Layout
+from tuning.trainer.job.pass_cost import PassCost
 from tuning.trainer.written_text import WrittenText, common_ending, write_answers, write_prompts
 from tuning.types import Hyperparameters, JobSpec
 
@@ -49,10 +48,10 @@ class Rehearsal:
             replace(datum, inputs={"weights": np.asarray(datum.inputs["weights"]) / total}) for datum in data
         ]
 
-    def mean_tokens(self, layout: Layout) -> float:
-        """Tokens that a step computes for it, padding included, on average over all texts."""
+    def mean_cost(self, pass_cost: PassCost) -> float:
+        """The cost of a step's texts, on average over all texts."""
         num_steps = math.ceil(len(self.data) / self.per_step)
-        return sum(count_tokens(self.of_step(step), 1, layout) for step in range(num_steps)) / num_steps
+        return sum(pass_cost.of(self.of_step(step), 1) for step in range(num_steps)) / num_steps
 
 
 def prepare_rehearsal(

@@ -26,11 +26,12 @@ from tuning.trainer.base_model import (
 )
 from tuning.trainer.datum import Datum
 from tuning.trainer.job.job import create_run
+from tuning.trainer.job.pass_cost import make_pass_cost
 from tuning.trainer.job.rehearsal import count_per_step
 from tuning.trainer.job.remaining_time import make_remaining_time
 from tuning.trainer.job.schedule import Schedule, make_schedule
 from tuning.trainer.job.training_data import TrainingData
-from tuning.trainer.job.workload import count_tokens, make_workload
+from tuning.trainer.job.workload import make_workload
 from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer
@@ -62,15 +63,16 @@ def estimate_seconds(
             for num_layers in (1, 2)
         )
     step_s = one_layer_s + max(0.0, two_layers_s - one_layer_s) * (count_layers(raw_config) - 1)
-    layout = make_layout(spec.hyperparameters, training_data.group_size)
-    remaining_time = make_remaining_time(spec, layout, validation_data)
+    pass_cost = make_pass_cost(build_on_meta(raw_config), spec.hyperparameters, training_data.group_size)
+    remaining_time = make_remaining_time(spec, pass_cost, validation_data)
     # A text that the model rehearses is taken to be as long as a row.
     rehearsed = count_per_step(spec.hyperparameters) / schedule.rows_per_step
     # Processes on GPUs take as long for their shares as one does; those on the CPU share its cores.
     num_devices = spec.num_processes if resolve_device(spec.device) == "cuda" else 1
-    num_tokens = count_tokens(sample, training_data.group_size, layout)
-    remaining_time.add_step(num_devices * num_tokens, (1 + rehearsed) * step_s)
-    workload = make_workload(spec, schedule, training_data, has_evaluations=validation_data is not None)
+    cost = num_devices * pass_cost.of(sample, training_data.group_size)
+    remaining_time.add_step(cost, (1 + rehearsed) * step_s)
+    has_evaluations = validation_data is not None
+    workload = make_workload(spec, schedule, training_data, pass_cost, has_evaluations=has_evaluations)
     return remaining_time.estimate(workload.after(0))
 
 

@@ -1,6 +1,6 @@
-"""The work of a job that its schedule foresees: tokens to compute, evaluations and saves.
+"""The work of a job that its schedule foresees: passes, evaluations and saves.
 
-Knows lengths of data and numbers of steps; no seconds and no model.
+Knows data and numbers of steps; no seconds and no model.
 """
 
 import math
@@ -9,19 +9,19 @@ from dataclasses import dataclass
 from itertools import accumulate
 
 from tuning.trainer.datum import Datum
+from tuning.trainer.job.pass_cost import PassCost
 from tuning.trainer.job.schedule import Schedule
 from tuning.trainer.job.training_data import TrainingData
-from tuning.trainer.micro_batches import Layout, divide, make_layout, num_computed
 from tuning.types import JobSpec
 
-MAX_COUNTED_ROWS = 200_000  # about a second
+MAX_COUNTED_ROWS = 200_000  # a few seconds
 
 
 @dataclass(frozen=True, slots=True)
 class RemainingWork:
-    """tokens: of training passes, padding included."""
+    """cost: of training passes, see PassCost."""
 
-    tokens: float
+    cost: float
     num_evaluations: int
     num_saves: int
 
@@ -31,26 +31,26 @@ class JobWorkload:
 
     has_evaluations  whether there is a validation file
     eval_steps       steps between two evaluations; 0: one at the end of each epoch
-    further_tokens   of each step, beside those of its rows
+    further_cost     of each step, beside that of its rows
     """
 
     def __init__(
         self,
         schedule: Schedule,
         training_data: TrainingData,
-        layout: Layout,
+        pass_cost: PassCost,
         *,
         has_evaluations: bool,
         eval_steps: int,
-        further_tokens: float = 0.0,
+        further_cost: float = 0.0,
     ) -> None:
         self._num_steps, self._steps_per_epoch = schedule.num_steps, schedule.steps_per_epoch
         num_counted = max(self._steps_per_epoch, MAX_COUNTED_ROWS // schedule.rows_per_step)
         self._has_evaluations, self._eval_steps = has_evaluations, eval_steps
         rows = map(schedule.rows_of, range(min(self._num_steps, num_counted)))
         steps = (rows_of(training_data, each) for each in rows)
-        tokens = (count_tokens(data, training_data.group_size, layout) + further_tokens for data in steps)
-        self._tokens_before = [0.0, *accumulate(tokens)]  # each counted step, and the end of the last one
+        costs = (pass_cost.of(data, training_data.group_size) + further_cost for data in steps)
+        self._cost_before = [0.0, *accumulate(costs)]  # each counted step, and the end of the last one
 
     def after(self, step: int) -> RemainingWork:
         """What is left after so many steps."""
@@ -59,40 +59,36 @@ class JobWorkload:
         num_ends = num_epochs if step < num_steps else 0
         interval = self._eval_steps
         num_evaluations = num_steps // interval - step // interval if interval else num_ends
-        num_tokens = self._tokens_of(num_steps) - self._tokens_of(step)
-        return RemainingWork(num_tokens, num_evaluations if self._has_evaluations else 0, num_ends)
+        cost = self._cost_of(num_steps) - self._cost_of(step)
+        return RemainingWork(cost, num_evaluations if self._has_evaluations else 0, num_ends)
 
-    def _tokens_of(self, num_steps: int) -> float:
-        num_counted = len(self._tokens_before) - 1
+    def _cost_of(self, num_steps: int) -> float:
+        num_counted = len(self._cost_before) - 1
         if num_steps <= num_counted:
-            return self._tokens_before[num_steps]
-        return self._tokens_before[-1] * num_steps / num_counted
+            return self._cost_before[num_steps]
+        return self._cost_before[-1] * num_steps / num_counted
 
 
 def make_workload(
     spec: JobSpec,
     schedule: Schedule,
     training_data: TrainingData,
+    pass_cost: PassCost,
     *,
     has_evaluations: bool,
-    further_tokens: float = 0.0,
+    further_cost: float = 0.0,
 ) -> JobWorkload:
-    """The work of the job's schedule. further_tokens: as in JobWorkload."""
+    """The work of the job's schedule. The rest as in JobWorkload."""
     return JobWorkload(
         schedule,
         training_data,
-        make_layout(spec.hyperparameters, training_data.group_size),
+        pass_cost,
         has_evaluations=has_evaluations,
         eval_steps=spec.hyperparameters.eval_steps,
-        further_tokens=further_tokens,
+        further_cost=further_cost,
     )
 
 
 def rows_of(training_data: TrainingData, rows: Sequence[int]) -> list[Datum]:
     size = training_data.group_size
     return [training_data.data[row * size + place] for row in rows for place in range(size)]
-
-
-def count_tokens(data: Sequence[Datum], group_size: int, layout: Layout) -> int:
-    """The tokens of all passes over the data, padding included."""
-    return sum(num_computed(data, indices, layout) for indices in divide(data, group_size, layout))

@@ -6,20 +6,20 @@ from tuning.trainer.job.remaining_time import EVALUATION_SHARE, SAVES_AT_EPOCH_E
 from tuning.trainer.job.workload import RemainingWork
 
 
-def tokens(count: float) -> RemainingWork:
+def cost(count: float) -> RemainingWork:
     return RemainingWork(count, num_evaluations=0, num_saves=0)
 
 
 def test_the_first_step_counts_only_until_there_is_another() -> None:
     remaining_time = RemainingTime()
     remaining_time.add_step(100, seconds=9.0)
-    assert remaining_time.estimate(tokens(1000)) == pytest.approx(90)
+    assert remaining_time.estimate(cost(1000)) == pytest.approx(90)
     remaining_time.add_step(100, seconds=1.0)
-    assert remaining_time.estimate(tokens(1000)) == pytest.approx(10)
+    assert remaining_time.estimate(cost(1000)) == pytest.approx(10)
 
 
 def test_evaluations_take_their_own_time_once_there_was_one() -> None:
-    remaining_time = RemainingTime(valid_tokens=1000)
+    remaining_time = RemainingTime(valid_cost=1000)
     remaining_time.add_step(100, seconds=1.0)
     work = RemainingWork(500, num_evaluations=3, num_saves=0)
     assert remaining_time.estimate(work) == pytest.approx(5 + 3 * EVALUATION_SHARE * 10)
@@ -47,6 +47,6 @@ def test_saves_that_wait_for_one_another_take_their_share_and_the_last_one_all()
 
 def test_nothing_is_left_after_the_last_step() -> None:
     remaining_time = RemainingTime()
-    assert remaining_time.estimate(tokens(500)) == 0
+    assert remaining_time.estimate(cost(500)) == 0
     remaining_time.add_step(100, seconds=1.0)
-    assert remaining_time.estimate(tokens(0)) == 0
+    assert remaining_time.estimate(cost(0)) == 0
