@@ -4,11 +4,14 @@ Runs in its own environment: python drive_tinker.py URL MODEL TOKENS, where TOKE
 client, of any version since 0.3; tests check what it prints.
 """
 
+import io
 import json
 import os
 import sys
+import tarfile
 import warnings
 from typing import Any
+from urllib.request import urlopen
 
 os.environ.setdefault("TINKER_API_KEY", "tml-any")
 warnings.simplefilter("ignore")
@@ -54,6 +57,7 @@ def main(url: str, model: str, tokens_json: str) -> None:
         **save_and_load(service, trainer, tokens),
     }
     if hasattr(service, "create_rest_client"):
+        results |= download(service.create_rest_client(), trainer, results["path"])
         results |= list_and_delete(service.create_rest_client(), trainer)
     print(json.dumps(results))
 
@@ -120,6 +124,34 @@ def refusal(trainer: Any) -> list[str]:
             texts.append(str(error))
     trainer.optim_step(types.AdamParams(learning_rate=0.0)).result()
     return texts
+
+
+def download(rest: Any, trainer: Any, path: str) -> dict[str, Any]:
+    """The files of a tar file, which clients before 0.36 ask for, and of external weights, known since 0.28.
+
+    Their URLs are opened without a key.
+    """
+    contents: dict[str, dict[str, bytes]] = {}
+    if hasattr(rest, "get_checkpoint_archive_url_from_tinker_path"):
+        url = rest.get_checkpoint_archive_url_from_tinker_path(path).result().url
+        with tarfile.open(fileobj=io.BytesIO(read(url))) as archive:
+            files = [member for member in archive.getmembers() if member.isfile()]
+            contents["archive"] = {file.name: archive.extractfile(file).read() for file in files}  # type: ignore[union-attr]
+    if hasattr(trainer, "save_weights_external"):
+        external = trainer.save_weights_external("out").result().path
+        urls = rest.get_external_weights_urls(external).result().urls
+        contents["external"] = {name: read(url) for name, url in urls.items()}
+        rest.delete_checkpoint(trainer.model_id, "external_weights/out").result()
+    return {
+        "downloads": {kind: sorted(files) for kind, files in contents.items()},
+        "ranks": [json.loads(files["adapter_config.json"])["r"] for files in contents.values()],
+        "sizes": [len(files["adapter_model.safetensors"]) for files in contents.values()],
+    }
+
+
+def read(url: str) -> bytes:
+    with urlopen(url, timeout=60) as response:
+        return bytes(response.read())
 
 
 def list_and_delete(rest: Any, trainer: Any) -> dict[str, Any]:

@@ -54,6 +54,13 @@ def test_checkpoints_are_loaded_listed_and_deleted(results: Any) -> None:
     assert results["run"] and results["listed"] and results["left"] == ["sampler_weights/named"]
 
 
+def test_checkpoints_are_downloaded(results: Any) -> None:
+    assert results["downloads"] and set(results["downloads"]) <= {"archive", "external"}
+    for files in results["downloads"].values():
+        assert {"adapter_config.json", "adapter_model.safetensors"} <= set(files)
+    assert set(results["ranks"]) == {4} and min(results["sizes"]) > 10_000
+
+
 def test_refusals_reach_the_client_in_words_and_the_run_goes_on(results: Any) -> None:
     tokens, name = results["refusal"]
     assert "must have token ids from 0 to 2047, got 1000000" in tokens
