@@ -11,8 +11,8 @@ from inference.errors import BadRequest, ServerError, Unavailable
 from inference.factory import LoadedEngine, open_backend, open_engine
 from inference.metrics import Metrics
 from inference.model import weight_cache
+from inference.model.mapped_model import mapped_file
 from inference.model.memory_usage import kv_cache_bytes
-from inference.model.weight_cache import mapped_file
 from inference.process.rss import written_bytes
 from inference.sampling import Sampling
 from inference.sleep_mode import SleepMode

@@ -20,10 +20,10 @@ import torch
 import transformers
 from transformers import PreTrainedModel
 
+from inference.model.mapped_model import mapped_file
 from inference.model.quantization.replace import packed_weights, rounds_activations
 from inference.model.reference import ROWS, Reference
 from inference.model.remembered_errors import RememberedErrors
-from inference.model.weight_cache import mapped_file
 from inference.native.cpu_levels import processor_features
 from inference.native.library import library_id
 from inference.native.weight_cache.file import WeightFile

@@ -19,12 +19,13 @@ from torch import Tensor
 from inference.load_recipe import make_recipe
 from inference.model import weight_cache
 from inference.model.fused import verify
+from inference.model.mapped_model import mapped_file
 from inference.model.quantization import replace
 from inference.model.quantization.replace import packed_weights
 from inference.model.reference import Reference
 from inference.model.select_runner import SelectedRunner
-from inference.model.weight_cache import mapped_file
 from inference.native.packed_matrix import PackedMatrix
+from inference.native.weight_cache.file import map_weight_file
 from inference.native.weight_cache.source_files import cached_files
 from settings.groups import ModelSettings
 from tests import families, mxfp4_files, tiny, weight_caches
@@ -174,7 +175,7 @@ def test_a_file_without_a_weight_of_the_model_is_packed_again(tmp_path: Path, ca
     source = tied_llama(tmp_path)
     load(source, cache)
     (path,) = cached_files(cache)
-    file = weight_cache.map_weight_file(path)
+    file = map_weight_file(path)
     tensors = file.read_tensors()
     del tensors["model.norm.weight"]
     weight_cache.write_weight_file(path, file.about, tensors, {})

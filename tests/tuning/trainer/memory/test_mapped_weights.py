@@ -10,9 +10,9 @@ import torch
 from torch import Tensor
 
 from inference.load_recipe import find_weight_file, make_recipe
+from inference.model.mapped_model import mapped_file
 from inference.model.quantization.packed_tensor import Dequantized
 from inference.model.quantization.replace import packed_matrices
-from inference.model.weight_cache import mapped_file
 from inference.process.mmap_release import is_mapped
 from settings.groups import ModelSettings
 from tests import tiny, weight_caches
