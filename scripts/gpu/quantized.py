@@ -20,7 +20,7 @@ from scripts.gpu.roofline import kv_bytes_read
 from scripts.gpu.section import Figure, SectionRun, WrongResult
 
 SCHEMES = ("int8", "int4")
-COMPARED_SHAPE = "77m"
+COMPARED_SHAPE, COMPARED_SAMPLE = "77m", "tiny"
 COMPARED_IDS = ((5, 9, 77, 13, 200, 31, 4, 8),)
 # Standard deviations of a logit; ties of rounding fall otherwise on a GPU.
 TOLERANCES = {"float32": 5e-2, "bfloat16": 0.2}
@@ -32,12 +32,11 @@ PROMPT_TOKENS = 2048
 
 def measure_section(run: SectionRun) -> Iterator[Figure]:
     """Raises WrongResult for logits that are not those of the CPU's quantized weights."""
+    shape = run.choose(COMPARED_SHAPE, COMPARED_SAMPLE)
     for scheme in SCHEMES:
         for dtype, tolerance in TOLERANCES.items():
-            error = error_to_cpu(scheme, dtype, run.bench.device)
-            yield Figure(
-                f"{scheme}, error in {dtype}", error, "sd", f"{COMPARED_SHAPE}, to the CPU's weights"
-            )
+            error = error_to_cpu(shape, scheme, dtype, run.bench.device)
+            yield Figure(f"{scheme}, error in {dtype}", error, "sd", f"{shape}, to the CPU's weights")
             if not error <= (tolerance if run.bench.device == "cuda" else CPU_TOLERANCE):
                 raise WrongResult(f"{scheme} in {dtype} has error {error:.0e}")
     run.engines.free()
@@ -77,19 +76,19 @@ def kv_bytes(engine: SteppedEngine) -> int:
 
 
 @torch.inference_mode()
-def error_to_cpu(scheme: str, dtype: str, device: str) -> float:
+def error_to_cpu(shape: str, scheme: str, dtype: str, device: str) -> float:
     """The largest difference of a logit to the CPU's, in standard deviations."""
-    reference = quantized_model(scheme, "float32", dtype, "cpu")
+    reference = quantized_model(shape, scheme, "float32", dtype, "cpu")
     token_ids = torch.tensor(COMPARED_IDS)
     with Dequantized():
         expected = reference(input_ids=token_ids, use_cache=False).logits.float()
-    model = quantized_model(scheme, dtype, dtype, device)
+    model = quantized_model(shape, scheme, dtype, dtype, device)
     logits = model(input_ids=token_ids.to(device), use_cache=False).logits.float().cpu()
     return float((logits - expected).abs().max() / expected.std())
 
 
-def quantized_model(scheme: str, dtype: str, stored_dtype: str, device: str) -> PreTrainedModel:
+def quantized_model(shape: str, scheme: str, dtype: str, stored_dtype: str, device: str) -> PreTrainedModel:
     """The small model, computed in `dtype`; before quantization its values have the stored dtype."""
-    model: PreTrainedModel = build_model(COMPARED_SHAPE, stored_dtype, "cpu").to(getattr(torch, dtype))
+    model: PreTrainedModel = build_model(shape, stored_dtype, "cpu").to(getattr(torch, dtype))
     pack_on(model, scheme, device)
     return model

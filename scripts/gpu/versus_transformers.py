@@ -2,20 +2,25 @@
 
 from collections.abc import Iterator
 from contextlib import ExitStack
+from dataclasses import replace
 
+from scripts.bench.load import Load
+from scripts.bench.options import BenchOptions
 from scripts.bench.rounds import EngineGroup, median_range, rotate
 from scripts.bench.workload import Results
 from scripts.bench.workloads.mixed import MIXED
 from scripts.gpu.section import Figure, SectionRun
 
 OTHER = "continuous"
+SAMPLE_REQUESTS = 4
 
 
 def measure_section(run: SectionRun) -> Iterator[Figure]:
     run.engines.free()
-    results = Results(MIXED, run.bench)
+    workload = run.choose(MIXED, replace(MIXED, make_loads=make_small_loads))
+    results = Results(workload, run.bench)
     with ExitStack() as stack:
-        group = EngineGroup(MIXED.make_specs(run.bench), results, stack)
+        group = EngineGroup(workload.make_specs(run.bench), results, stack)
         for name, startups in results.startups.items():
             yield Figure(f"start, {name}", startups[-1].seconds, "s", "with imports, until its first token")
         for number in range(1, run.options.rounds + 1):
@@ -27,8 +32,12 @@ def measure_section(run: SectionRun) -> Iterator[Figure]:
             yield Figure(f"{load}, ratio", middle, "×", f"{low:.2f} to {high:.2f}")
 
 
+def make_small_loads(options: BenchOptions, round_number: int) -> dict[str, Load]:
+    return {name: load[:SAMPLE_REQUESTS] for name, load in MIXED.make_loads(options, round_number).items()}
+
+
 def measure_round(group: EngineGroup, results: Results, number: int) -> Iterator[Figure]:
-    for load, requests in MIXED.make_loads(results.options, number).items():
+    for load, requests in results.workload.make_loads(results.options, number).items():
         for name in rotate(list(results.descriptions), number):
             group.run(f"round {number}", load, requests, name)
             if runs := results.runs.get((load, name)):
