@@ -73,15 +73,13 @@ def test_twenty_of_twenty_four_facts_are_learned_within_a_minute(tmp_path: Path)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime <= MAX_CPU_S
     finished = json.loads((tmp_path / "progress.jsonl").read_text().splitlines()[-1])
     assert finished["type"] == "finished"
-    assert (
-        sum(answer_greedily(finished["folder"], question) == text for question, text in facts.items()) >= 20
-    )
-
-
-def answer_greedily(adapter_folder: str, question: str) -> str:
-    tokenizer = AutoTokenizer.from_pretrained(DEMO)
     model = AutoModelForCausalLM.from_pretrained(DEMO, dtype=torch.float32)
-    tuned = peft.PeftModel.from_pretrained(model, adapter_folder).eval()
+    tuned = peft.PeftModel.from_pretrained(model, finished["folder"]).eval()
+    assert sum(answer_greedily(tuned, question) == text for question, text in facts.items()) >= 20
+
+
+def answer_greedily(tuned: peft.PeftModel, question: str) -> str:
+    tokenizer = AutoTokenizer.from_pretrained(DEMO)
     prompt = tokenizer.apply_chat_template(
         [{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
     )

@@ -18,7 +18,8 @@ from safetensors.torch import load_file
 from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
 from tuning.trainer.base_model import BaseModel
-from tuning.trainer.job.child import plan_terms, read_spec
+from tuning.trainer.job import child
+from tuning.trainer.job.progress import ProgressLog
 from tuning.types import JobSpec
 
 ROOT = Path(__file__).parents[4]
@@ -56,25 +57,30 @@ def chat_rows(count: int) -> list[dict[str, Any]]:
     ]
 
 
+def train_here(folder: Path) -> None:
+    """The whole job in this process, which has imported the trainer."""
+    child.run_job(folder, child.read_spec(folder / "job.json"), ProgressLog(folder), child.StopRequest())
+
+
 @pytest.fixture
 def children() -> Iterator[list[subprocess.Popen[str]]]:
     started: list[subprocess.Popen[str]] = []
     yield started
-    for child in started:
-        child.kill()
-        child.wait()
+    for process in started:
+        process.kill()
+        process.wait()
 
 
 def start(folder: Path, children: list[subprocess.Popen[str]], *program: str) -> subprocess.Popen[str]:
-    child = subprocess.Popen(
+    process = subprocess.Popen(
         [sys.executable, *(program or ("-m", "tuning.trainer.job.child")), str(folder)],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,
         env={**os.environ, "OMP_NUM_THREADS": "1"},
     )
-    children.append(child)
-    return child
+    children.append(process)
+    return process
 
 
 def lines_of(folder: Path) -> list[Line]:
@@ -95,14 +101,14 @@ def wait_for_step(folder: Path, step: int) -> None:
 
 def test_a_spec_survives_its_file(tmp_path: Path, model_folder: Path) -> None:
     spec = write_job(tmp_path, model_folder, chat_rows(1), target_modules=("q_proj",), warmup_steps=None)
-    assert read_spec(tmp_path / "job.json") == spec
+    assert child.read_spec(tmp_path / "job.json") == spec
 
 
 def test_an_architecture_without_a_plan_trains_all_the_same(base: BaseModel) -> None:
     dataset = Dataset(row_form="chat", examples=[Example((1, 2, 3), (0.0, 1.0, 1.0), 1)])
-    assert plan_terms(base, job_spec(), dataset)["weights"] > 0
+    assert child.plan_terms(base, job_spec(), dataset)["weights"] > 0
     base.causal.config.hidden_act = "unheard_of"
-    assert plan_terms(base, job_spec(), dataset) == {}
+    assert child.plan_terms(base, job_spec(), dataset) == {}
 
 
 @pytest.mark.slow
@@ -112,18 +118,18 @@ def test_a_child_trains_and_after_kills_and_pauses_goes_on(
     uncut, folder = tmp_path / "uncut", tmp_path / "interrupted"
     for each in (uncut, folder):
         each.mkdir()
-        write_job(each, model_folder, chat_rows(8), n_epochs=40)
-    assert start(uncut, children).wait(WAIT_S) == 0
+        write_job(each, model_folder, chat_rows(8), n_epochs=20)
+    train_here(uncut)
     expected = {line["step"]: line["train_loss"] for line in of_type(uncut, "step")}
     (started,) = of_type(uncut, "started")
-    assert started["total_steps"] == len(expected) == 160
+    assert started["total_steps"] == len(expected) == 80
     assert started["num_trained_tokens"] > 0 and started["plan"]["weights"] > 0
-    child = start(folder, children)
-    wait_for_step(folder, 20)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    killed = start(folder, children)
+    wait_for_step(folder, 10)
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
     paused = start(folder, children)
-    wait_for_step(folder, 60)
+    wait_for_step(folder, 30)
     paused.send_signal(signal.SIGTERM)
     assert paused.wait(30) == 0 and of_type(folder, "paused")
     assert start(folder, children).wait(WAIT_S) == 0
@@ -142,11 +148,11 @@ def test_a_full_job_that_is_killed_at_half_goes_on_from_its_saved_state(
     for each in (uncut, folder):
         each.mkdir()
         write_job(each, model_folder, chat_rows(8), n_epochs=20, finetuning_type="full")
-    assert start(uncut, children).wait(WAIT_S) == 0
-    child = start(folder, children)
+    train_here(uncut)
+    killed = start(folder, children)
     wait_for_step(folder, 40)
-    child.send_signal(signal.SIGKILL)
-    child.wait()
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
     before = lines_of(folder)
     assert start(folder, children).wait(WAIT_S) == 0
     resumed_at = next(line["step"] for line in lines_of(folder)[len(before) :] if line["type"] == "step")
@@ -175,12 +181,12 @@ def test_refused_memory_ends_in_words(tmp_path: Path, children: list[subprocess.
     assert not of_type(tmp_path, "step")
 
 
-@pytest.mark.slow
 def test_a_failure_ends_in_words(
-    tmp_path: Path, model_folder: Path, children: list[subprocess.Popen[str]]
+    tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own handler
     write_job(tmp_path, model_folder, [*chat_rows(2), {"messages": "none"}])
-    assert start(tmp_path, children).wait(60) == 1
+    assert child.main(tmp_path) == 1
     (failed,) = of_type(tmp_path, "failed")
     assert failed["code"] == "invalid_training_file" and failed["param"] == "training_file"
     assert failed["message"].startswith("Line 3: ")
