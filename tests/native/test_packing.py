@@ -65,48 +65,46 @@ def scales_of(groups: Tensor) -> Tensor:
     return scales.gather(0, errors.argmin(0)[None])[0]
 
 
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16, torch.float16))
-def test_floats_are_stored_unchanged(level: Level, shape: tuple[int, int], dtype: torch.dtype) -> None:
-    weight = weight_of(*shape).to(dtype)
-    padded_weight = padded(weight.float())
-    assert bytes_of(PackedMatrix.pack(weight, NativeDtype.F32).values) == in_panels(padded_weight, 1)
-    assert bytes_of(PackedMatrix.pack(weight, NativeDtype.BF16).values) == in_panels(
-        padded_weight.bfloat16(), 2
-    )
-    assert bytes_of(PackedMatrix.pack(weight, NativeDtype.F16).values) == in_panels(padded_weight.half(), 1)
+def test_floats_are_stored_unchanged(level: Level, dtype: torch.dtype) -> None:
+    for shape in SHAPES:
+        weight = weight_of(*shape).to(dtype)
+        padded_weight = padded(weight.float())
+        assert bytes_of(PackedMatrix.pack(weight, NativeDtype.F32).values) == in_panels(padded_weight, 1)
+        assert bytes_of(PackedMatrix.pack(weight, NativeDtype.BF16).values) == in_panels(
+            padded_weight.bfloat16(), 2
+        )
+        assert bytes_of(PackedMatrix.pack(weight, NativeDtype.F16).values) == in_panels(
+            padded_weight.half(), 1
+        )
 
 
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
-def test_int8_is_scaled_by_the_largest_weight_of_an_output(
-    level: Level, shape: tuple[int, int], dtype: torch.dtype
-) -> None:
-    weight = weight_of(*shape).to(dtype)
-    padded_weight = padded(weight.float())
-    scales = padded_weight.abs().amax(1) / 127
-    matrix = PackedMatrix.pack(weight, NativeDtype.INT8)
-    assert bytes_of(matrix.scales) == bytes_of(scales.view(torch.uint8))
-    integers = out_of_panels(matrix.values, padded_weight.shape[0], QUAD).float() - 128
-    exact = padded_weight / torch.where(scales == 0, torch.inf, scales)[:, None]
-    assert (integers - exact).abs().max() < HALF
+def test_int8_is_scaled_by_the_largest_weight_of_an_output(level: Level, dtype: torch.dtype) -> None:
+    for shape in SHAPES:
+        weight = weight_of(*shape).to(dtype)
+        padded_weight = padded(weight.float())
+        scales = padded_weight.abs().amax(1) / 127
+        matrix = PackedMatrix.pack(weight, NativeDtype.INT8)
+        assert bytes_of(matrix.scales) == bytes_of(scales.view(torch.uint8))
+        integers = out_of_panels(matrix.values, padded_weight.shape[0], QUAD).float() - 128
+        exact = padded_weight / torch.where(scales == 0, torch.inf, scales)[:, None]
+        assert (integers - exact).abs().max() < HALF
 
 
-@pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
-def test_int4_uses_the_best_scale_of_each_group(
-    level: Level, shape: tuple[int, int], dtype: torch.dtype
-) -> None:
-    weight = weight_of(*shape).to(dtype)
-    groups = in_groups(weight.float())
-    matrix = PackedMatrix.pack(weight, NativeDtype.INT4)
-    nibbles = matrix.values.view(*groups.shape[:2], GROUP // 2 // QUAD, PANEL, QUAD).transpose(2, 3)
-    integers = torch.stack((nibbles & 15, nibbles >> 4), 3).view(groups.shape).float() - 8
-    scales = matrix.scales.view(torch.bfloat16).view(groups.shape[:-1]).float()
-    right = scales_of(groups)
-    assert (scales == right).float().mean() > 0.99  # two candidates may differ by rounding only
-    values = (integers * scales[..., None]).transpose(1, 2).reshape(padded(weight).shape)
-    assert torch.equal(matrix.unpack(), values[: shape[0], : shape[1]])
+def test_int4_uses_the_best_scale_of_each_group(level: Level, dtype: torch.dtype) -> None:
+    for shape in SHAPES:
+        weight = weight_of(*shape).to(dtype)
+        groups = in_groups(weight.float())
+        matrix = PackedMatrix.pack(weight, NativeDtype.INT4)
+        nibbles = matrix.values.view(*groups.shape[:2], GROUP // 2 // QUAD, PANEL, QUAD).transpose(2, 3)
+        integers = torch.stack((nibbles & 15, nibbles >> 4), 3).view(groups.shape).float() - 8
+        scales = matrix.scales.view(torch.bfloat16).view(groups.shape[:-1]).float()
+        right = scales_of(groups)
+        assert (scales == right).float().mean() > 0.99  # two candidates may differ by rounding only
+        values = (integers * scales[..., None]).transpose(1, 2).reshape(padded(weight).shape)
+        assert torch.equal(matrix.unpack(), values[: shape[0], : shape[1]])
 
 
 @pytest.mark.parametrize("kind", FLOAT_SOURCES, ids=lambda kind: kind.name)
@@ -121,9 +119,9 @@ def test_strided_and_transposed_sources_are_packed_alike(kind: NativeDtype) -> N
 
 
 @pytest.mark.parametrize("kind", FLOAT_SOURCES, ids=lambda kind: kind.name)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_unpack_equals_looking_up_every_row(level: Level, kind: NativeDtype, shape: tuple[int, int]) -> None:
-    matrix = PackedMatrix.pack(weight_of(*shape), kind)
-    looked_up = matrix.rows(torch.arange(shape[0]))
-    for dtype in (torch.float32, torch.bfloat16, torch.float16):
-        assert torch.equal(matrix.unpack(dtype), looked_up.to(dtype))
+def test_unpack_equals_looking_up_every_row(level: Level, kind: NativeDtype) -> None:
+    for shape in SHAPES:
+        matrix = PackedMatrix.pack(weight_of(*shape), kind)
+        looked_up = matrix.rows(torch.arange(shape[0]))
+        for dtype in (torch.float32, torch.bfloat16, torch.float16):
+            assert torch.equal(matrix.unpack(dtype), looked_up.to(dtype))
