@@ -52,8 +52,8 @@ LEVELS = (
     Level("avx2", "avx2", AVX2, HAS_AVX2),
     PLAIN,
 )
-# The AMX kernels with emulated tiles, for tests on processors without AMX. Used only if requested by name; compiled
-# in half of the time with fewer optimizations.
+# The AMX kernels with emulated tiles, for tests on processors without AMX; -O1 halves the time to compile.
+# Used only if requested by name.
 EMULATED = Level("emulated", "amx", (*AVX512, WIDE, "-DTILES_EMULATED", "-O1"), HAS_AVX512)
 
 

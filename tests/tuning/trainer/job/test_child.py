@@ -181,9 +181,7 @@ def test_refused_memory_ends_in_words(tmp_path: Path, children: list[subprocess.
     assert not of_type(tmp_path, "step")
 
 
-def test_a_failure_ends_in_words(
-    tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failure_ends_in_words(tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own handler
     write_job(tmp_path, model_folder, [*chat_rows(2), {"messages": "none"}])
     assert child.main(tmp_path) == 1
