@@ -10,13 +10,13 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api import create_app
-from inference.model import benchmark
 from settings.groups import ServerSettings
+from tests import brief_benchmarks
 from tests.fake_backend import FakeBackend, make_models
 from tests.tuning.scripted_service import RecordingAdapters, make_service
 from tuning.service import TuningService
 
-BENCHMARK_S = 0.01  # for each comparison of two runners
+brief_benchmarks.shorten()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -30,14 +30,6 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HOME", os.environ.get("HF_HOME") or str(caches / "huggingface"))
         patch.setenv("XDG_CACHE_HOME", str(home))
-        yield
-
-
-@pytest.fixture(scope="session", autouse=True)
-def brief_benchmarks() -> Iterator[None]:
-    """Runners of tiny models are compared for less time: whichever is chosen gives the same answers."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(benchmark, "MIN_S", BENCHMARK_S)
         yield
 
 

@@ -13,4 +13,5 @@ os.environ |= {
 defer_unused_imports(is_sharded=False)
 for name in ("startup.serve_one", "startup.several_models"):
     import_module(name)
+import_module("tests.brief_benchmarks").shorten()
 gc.freeze()

@@ -1,0 +1,9 @@
+"""Two runners of a tiny model are compared for a moment: whichever is chosen gives the same answers."""
+
+from inference.model import benchmark
+
+MIN_S = 0.01  # on a workload
+
+
+def shorten() -> None:
+    benchmark.MIN_S = MIN_S
