@@ -83,7 +83,8 @@ class Bridge:
             return
         self.running[id(scope)] = abort
         self.idle.clear()
-        held_body = HeldBody(self.held_bodies)
+        num_declared = int(dict(scope["headers"]).get(b"content-length", 0))
+        held_body = HeldBody(self.held_bodies, num_declared)
         try:
             await self._handle(scope, receive, send, held_body)
         except ClientDisconnected:

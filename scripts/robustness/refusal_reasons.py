@@ -1,6 +1,7 @@
 """The reasons for which a server refuses requests for a while, and the requests that bring each about."""
 
 import json
+import math
 import random
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
@@ -18,7 +19,8 @@ from scripts.robustness.server import Server, serving
 NUM_ROWS = 4
 PROMPT_TOKENS = 300
 COMPLETE, JOBS = "/v1/completions", "/v1/fine_tuning/jobs"
-LARGE_BYTES, NUM_LARGE = 30 << 20, 14  # together they are more than the server holds
+LARGE_BYTES, NUM_LARGE = 30 << 20, 16  # together they are more than the server holds
+UPLOAD_BYTES_PER_S = 2e6, 6e6
 BOUNDARY = "example"
 UPLOAD = "\r\n".join(
     (
@@ -39,8 +41,11 @@ Options = Mapping[str, Any]
 
 
 class Post(NamedTuple):
+    """bytes_per_s: the rate at which the body is sent"""
+
     path: str
     body: bytes
+    bytes_per_s: float = math.inf
 
 
 MakePost = Callable[[Server, random.Random], Post]
@@ -56,6 +61,7 @@ class Reason:
     pause_s     between two requests of a client of the load
     min_seconds that a row takes, whatever --seconds is
     is_shared   the load waits for the same: where it is accepted, a probe would be, too
+    step_metric counts the steps of the answers that a refused request waits for; empty: it waits for none
     """
 
     open: Callable[[], AbstractContextManager[Server]]
@@ -65,6 +71,7 @@ class Reason:
     pause_s: float = 0.02
     min_seconds: float = 0.0
     is_shared: bool = True
+    step_metric: str = "hearth_steps_total"
 
 
 def post(path: str, **fields: object) -> Post:
@@ -98,9 +105,14 @@ def long_prompt(server: Server, draws: random.Random) -> Post:
     return post(COMPLETE, prompt=ids, max_tokens=draws.randint(800, 1600), ignore_eos=True)
 
 
-def large_body(server: Server, draws: random.Random, num_bytes: int = LARGE_BYTES) -> Post:
+def large_body(server: Server, draws: random.Random) -> Post:
     """Read, then refused as too long."""
-    return post(COMPLETE, prompt="a" * num_bytes, max_tokens=1)
+    return post(COMPLETE, prompt="a" * (8 << 20), max_tokens=1)
+
+
+def slow_upload(server: Server, draws: random.Random) -> Post:
+    body = post(COMPLETE, prompt="a" * LARGE_BYTES, max_tokens=1).body
+    return Post(COMPLETE, body, draws.uniform(*UPLOAD_BYTES_PER_S))
 
 
 def new_grammar(server: Server, draws: random.Random) -> Post:
@@ -207,10 +219,8 @@ REASONS: Mapping[str, Reason] = {
         long_prompt,
         {"OpenAI": always(COMPLETE, prompt=[300] * PROMPT_TOKENS, max_tokens=1)},
     ),
-    "large bodies": Reason(
-        serving, NUM_LARGE, large_body, {"OpenAI": partial(large_body, num_bytes=1 << 20)}
-    ),
-    "grammars": Reason(serving, 200, new_grammar, {"OpenAI": new_grammar}),
+    "large bodies": Reason(serving, NUM_LARGE, slow_upload, {"OpenAI": large_body}, step_metric=""),
+    "grammars": Reason(serving, 200, new_grammar, {"OpenAI": new_grammar}, step_metric=""),
     "adapters": Reason(
         serving_adapters,
         1,
@@ -219,17 +229,24 @@ REASONS: Mapping[str, Reason] = {
         pause_s=0.5,
         is_shared=False,
     ),
-    "dry runs": Reason(serving_tuning, 3, dry_run, {"OpenAI": dry_run}, pause_s=0.5, min_seconds=60.0),
+    "dry runs": Reason(
+        serving_tuning, 3, dry_run, {"OpenAI": dry_run}, pause_s=0.5, min_seconds=90.0, step_metric=""
+    ),
     "models on demand": Reason(
         serving_two_models,
         1,
         answer_of("a", 200, 1000),
         {"OpenAI": answer_of("b", 1, 1)},
         pause_s=0.5,
-        min_seconds=60.0,
+        min_seconds=90.0,
         is_shared=False,
+        step_metric="",
     ),
     "other servers": Reason(
-        serving_other_server, NUM_ROWS + 2, answer_of("a", 500, 1500), {"OpenAI": answer_of("a", 1, 1)}
+        serving_other_server,
+        NUM_ROWS + 2,
+        answer_of("a", 500, 1500),
+        {"OpenAI": answer_of("a", 1, 1)},
+        step_metric="hearth_upstream_tokens_total",
     ),
 }

@@ -4,6 +4,10 @@
 
 Starts a server for each reason, and clients that keep it full. One more client asks all the time: a refusal
 lasted until the next request, of any client, was accepted. The seconds are for each row.
+
+Nothing tells beforehand that the machine's speed will change. The share at the engine's speed is of waits
+that are counted in steps, each as long as those before the refusal. The share that is accepted after these
+seconds is of clients that return exactly then: another one may have been quicker.
 """
 
 import argparse
@@ -15,14 +19,16 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
-from statistics import median, quantiles
+from statistics import mean, median, quantiles
 from typing import NamedTuple
 
 from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.refusal_reasons import REASONS, MakePost, Post, Reason
 from scripts.robustness.server import JSON_TYPE, Server
+from scripts.robustness.step_clock import RECENT_S, StepClock
 
 POLL_S = 0.1
+CHUNK_BYTES = 1 << 20
 MAX_PROBES = 32  # at a time: an accepted one waits for its answer
 SETTLE_S = 2.0  # until the server is full
 TIMEOUT_S = 300.0
@@ -32,19 +38,36 @@ MAX_ERROR_S, MAX_ERROR_RATIO = 1.0, 0.25
 MIN_SHARE = 0.9  # of the refusals, within the larger of both
 
 
+class Poll(NamedTuple):
+    """A request of the client that asks all the time. retry_after_s: None if it was accepted"""
+
+    at: float
+    retry_after_s: float | None
+
+
 class RefusedAttempt(NamedTuple):
-    """The Retry-After of a refused request, and the seconds after which one was accepted."""
+    """The Retry-After of a refused request, and the seconds after which one was accepted.
+
+    engine_s    those seconds, at the speed that the engine had before; None: unknown
+    is_on_time  whether the request that was sent after the named seconds was accepted
+    """
 
     retry_after_s: float
     actual_s: float
+    engine_s: float | None = None
+    is_on_time: bool = False
 
     @property
     def error_s(self) -> float:
-        return abs(self.retry_after_s - self.actual_s)
+        return self.retry_after_s - self.actual_s
 
     @property
     def is_close(self) -> bool:
-        return self.error_s <= max(MAX_ERROR_S, MAX_ERROR_RATIO * self.actual_s)
+        return is_close(self.retry_after_s, self.actual_s)
+
+
+def is_close(retry_after_s: float, actual_s: float) -> bool:
+    return abs(retry_after_s - actual_s) <= max(MAX_ERROR_S, MAX_ERROR_RATIO * actual_s)
 
 
 @contextmanager
@@ -75,58 +98,72 @@ def load(server: Server, reason: Reason, accepted_at: list[float]) -> Iterator[N
 def ask(server: Server, probe: Post) -> float | None:
     """The Retry-After of a refused request; None if it was accepted."""
     connection = server.connect(TIMEOUT_S)
+    headers = JSON_TYPE | {"Content-Length": str(len(probe.body))}
     with suppress(OSError):  # the server refuses a large body before it is whole
-        connection.request("POST", probe.path, probe.body, JSON_TYPE)
+        connection.request("POST", probe.path, paced(probe.body, probe.bytes_per_s), headers)
     response = connection.getresponse()
     response.read()
     connection.close()
     return float(response.getheader("Retry-After") or 0) if response.status in REFUSING else None
 
 
-def probe_for(
-    seconds: float, server: Server, make_probe: MakePost, accepted_at: list[float]
-) -> list[tuple[float, float]]:
-    """Ask for so long. Returns when requests were refused, and their Retry-After."""
-    refused: list[tuple[float, float]] = []
+def paced(body: bytes, bytes_per_s: float) -> Iterator[bytes]:
+    """The body in pieces, each after the time that it takes at this rate."""
+    for start in range(0, len(body), CHUNK_BYTES):
+        chunk = body[start : start + CHUNK_BYTES]
+        time.sleep(len(chunk) / bytes_per_s)
+        yield chunk
+
+
+def poll_for(seconds: float, server: Server, make_probe: MakePost) -> list[Poll]:
+    """Ask for so long; a refusal counts from its response, an accepted request from when it was sent."""
+    polls: list[Poll] = []
     draws = random.Random(-1)
 
     def ask_once() -> None:
         probe, start = make_probe(server, draws), time.monotonic()
         retry_after_s = ask(server, probe)
-        if retry_after_s is None:
-            accepted_at.append(start)
-        else:
-            refused.append((time.monotonic(), retry_after_s))
+        polls.append(Poll(start if retry_after_s is None else time.monotonic(), retry_after_s))
 
     with ThreadPoolExecutor(MAX_PROBES) as threads:
         for _ in range(round(seconds / POLL_S)):
             threads.submit(ask_once)
             time.sleep(POLL_S)
-    return refused
+    return sorted(polls)
 
 
-def with_actual_waits(
-    refused: Sequence[tuple[float, float]], accepted_at: Sequence[float]
+def refused_attempts(
+    polls: Sequence[Poll], accepted_at: Sequence[float], clock: StepClock
 ) -> list[RefusedAttempt]:
-    """Each refusal lasted until the next request of any client was accepted."""
-    times = sorted(accepted_at)
-    return [
-        RefusedAttempt(retry_after_s, times[index] - at)
-        for at, retry_after_s in refused
-        if (index := bisect_left(times, at)) < len(times)
-    ]
+    """Each refusal lasted until the next request of any client was accepted. polls: in the order of time"""
+    times = sorted([*accepted_at, *(poll.at for poll in polls if poll.retry_after_s is None)])
+    attempts = []
+    for at, retry_after_s in polls:
+        index = bisect_left(times, at)
+        if retry_after_s is None or index == len(times):
+            continue
+        end = times[index]
+        next_poll = polls[min(bisect_left(polls, (at + retry_after_s,)), len(polls) - 1)]
+        engine_s = clock.seconds_at_speed_before(at, end)
+        attempts.append(RefusedAttempt(retry_after_s, end - at, engine_s, next_poll.retry_after_s is None))
+    return attempts
 
 
 def measure(reason: Reason, seconds: float) -> dict[str, list[RefusedAttempt]]:
     """The refusals in each dialect."""
     accepted_at: list[float] = []
-    with reason.open() as server, load(server, reason, accepted_at):
-        time.sleep(SETTLE_S)
-        refused = {
-            dialect: probe_for(max(seconds, reason.min_seconds), server, make_probe, accepted_at)
+    clock = StepClock()
+    with (
+        reason.open() as server,
+        load(server, reason, accepted_at),
+        clock.counting(server, reason.step_metric),
+    ):
+        time.sleep(max(SETTLE_S, RECENT_S))
+        polls = {
+            dialect: poll_for(max(seconds, reason.min_seconds), server, make_probe)
             for dialect, make_probe in reason.probes.items()
         }
-    return {dialect: with_actual_waits(each, accepted_at) for dialect, each in refused.items()}
+    return {dialect: refused_attempts(each, accepted_at, clock) for dialect, each in polls.items()}
 
 
 def judge(name: str, refusals: Sequence[RefusedAttempt]) -> JudgedFigure:
@@ -134,11 +171,20 @@ def judge(name: str, refusals: Sequence[RefusedAttempt]) -> JudgedFigure:
     if len(refusals) < 2:
         return JudgedFigure(name, f"{len(refusals)} refusals", target, None)
     errors = [refusal.error_s for refusal in refusals]
-    share = sum(refusal.is_close for refusal in refusals) / len(refusals)
-    retry_after, actual = (median(seconds) for seconds in zip(*refusals, strict=True))
+    sizes = [abs(error) for error in errors]
+    share = mean(refusal.is_close for refusal in refusals)
+    at_engine_speed = [
+        is_close(refusal.retry_after_s, refusal.engine_s)
+        for refusal in refusals
+        if refusal.engine_s is not None
+    ]
     value = (
-        f"{len(refusals)} refusals: Retry-After {retry_after:.0f} s, actually {actual:.1f} s (medians); "
-        f"error {median(errors):.1f} s, p90 {quantiles(errors, n=10)[-1]:.1f} s; {share:.0%} within"
+        f"{len(refusals)} refusals: Retry-After {median(each.retry_after_s for each in refusals):.0f} s, "
+        f"actually {median(each.actual_s for each in refusals):.1f} s (medians); "
+        f"error {median(sizes):.1f} s, p90 {quantiles(sizes, n=10)[-1]:.1f} s, mean {mean(errors):+.1f} s; "
+        f"{share:.0%} within"
+        + (f", {mean(at_engine_speed):.0%} at the engine's speed" if at_engine_speed else "")
+        + f"; {mean(each.is_on_time for each in refusals):.0%} accepted after these seconds"
     )
     return JudgedFigure(name, value, target, share >= MIN_SHARE)
 

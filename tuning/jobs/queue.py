@@ -30,7 +30,7 @@ POLL_S = 0.2
 RETRY_S = 5.0
 SHUTDOWN_S = 10.0  # for trainers to save their state
 MAX_DRY_RUNS = 2
-FIRST_DRY_RUN_CPU_S = 6.0  # assumed before the first one has ended: most of it imports libraries
+FIRST_DRY_RUN_CPU_S = 7.0  # assumed before the first one has ended: most of it imports libraries
 DRY_RUN_S = 540.0  # a dry run is killed then, before tune.py and most clients give up
 
 log = logging.getLogger(__name__)

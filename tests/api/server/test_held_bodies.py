@@ -1,8 +1,12 @@
 """All bodies together are bounded, and large ones keep no small one waiting."""
 
 import json
+import random
 import threading
+import time
+from bisect import bisect_right
 from collections.abc import Callable
+from contextlib import suppress
 
 import pytest
 from flask import Flask
@@ -13,8 +17,10 @@ from inference.errors import Overloaded
 from tests.api.conftest import LiveServer, read_response
 from tests.api.conftest import request as http_request
 from tests.fake_backend import FakeBackend, say
+from tests.retry_after import share_close
 
 Start = Callable[..., LiveServer]
+NUM_CLIENTS, UPLOAD = 16, 30 << 20
 
 
 def test_bodies_beyond_the_limit_are_refused_until_others_are_released() -> None:
@@ -38,6 +44,54 @@ def test_a_small_body_is_always_accepted() -> None:
     held_bodies = HeldBodies(max_bytes=2 * SMALL_BYTES)
     HeldBody(held_bodies).add(3 * SMALL_BYTES)
     HeldBody(held_bodies).add(SMALL_BYTES)
+
+
+class SlowUploads:
+    """Clients that upload bodies of 30 MB, each at its own rate, and one that asks for 20 MB."""
+
+    def __init__(self, clock: list[float]) -> None:
+        self.held_bodies, self._clock, self._draws = HeldBodies(), clock, random.Random(0)
+        self._uploads: dict[HeldBody, float] = {}  # with bytes a second
+
+    def run(self, seconds: float) -> list[tuple[float, float]]:
+        """The expected and actual waits of the client that asks."""
+        refused: list[tuple[float, float]] = []
+        accepted_at: list[float] = []
+        end = self._clock[0] + seconds
+        while self._clock[0] < end:
+            while len(self._uploads) < NUM_CLIENTS:
+                self._uploads[HeldBody(self.held_bodies, UPLOAD)] = self._draws.uniform(1e6, 4e6)
+            asking = HeldBody(self.held_bodies, 20 << 20)
+            try:
+                asking.add(20 << 20)
+                accepted_at.append(self._clock[0])
+            except Overloaded as error:
+                refused.append((error.retry_after, self._clock[0]))
+            asking.release()
+            self._clock[0] += 0.1
+            for body, rate in list(self._uploads.items()):
+                self._upload(body, rate)
+        return [
+            (expected, accepted_at[index] - at)
+            for expected, at in refused
+            if (index := bisect_right(accepted_at, at)) < len(accepted_at)
+        ]
+
+    def _upload(self, body: HeldBody, rate: float) -> None:
+        num_bytes = min(UPLOAD - body.num_bytes, int(rate * 0.1))
+        with suppress(Overloaded):
+            if num_bytes:
+                body.add(num_bytes)
+                return
+        body.release()
+        del self._uploads[body]
+
+
+def test_slow_uploads_tell_when_one_of_them_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [100.0]
+    monkeypatch.setattr(time, "monotonic", lambda: clock[0])
+    waits = SlowUploads(clock).run(300.0)
+    assert len(waits) > 100 and share_close(waits) > 0.9
 
 
 CHAT = {"messages": [{"role": "user", "content": "x" * 2 * SMALL_BYTES}]}
