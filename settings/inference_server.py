@@ -56,6 +56,7 @@ class InferenceServer:
     headers  that carry its key or login
     query    of every request, such as Azure's api-version
     dns_host  the name at each of whose addresses there is a server; empty: url is the only one
+    login    a user's name and password, for servers that want them in a form
     """
 
     kind: ServerKind
@@ -64,6 +65,7 @@ class InferenceServer:
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     query: str = ""
     dns_host: str = ""
+    login: tuple[str, str] | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         host = urlsplit(self.url).hostname or ""
@@ -103,7 +105,9 @@ def _detected(text: str) -> InferenceServer:
     user, colon, password = rest.partition(":")
     if rest and not colon:
         raise BadServer("must be url:port:user:password if anything follows the port")
-    return InferenceServer("detect", url, headers=basic(user, password) if rest else {})
+    if not rest:
+        return InferenceServer("detect", url)
+    return InferenceServer("detect", url, headers=basic(user, password), login=(user, password))
 
 
 def _with_header(text: str) -> InferenceServer:
@@ -152,8 +156,7 @@ def _azure(text: str, word: str) -> InferenceServer:
 
 
 def _of_kind(text: str, word: str) -> InferenceServer:
-    server = _detected(text)
-    return InferenceServer(word, server.url, headers=server.headers)  # type: ignore[arg-type]
+    return replace(_detected(text), kind=word)  # type: ignore[arg-type]
 
 
 def _dns(text: str, word: str) -> InferenceServer:

@@ -1,8 +1,9 @@
 """The HTTP client of one upstream: requests to its address alone, with its key, on the server's event loop.
 
-No redirect is followed, no cookie is kept, and nothing compressed is accepted.
+No redirect is followed, no cookie is kept but that of a login, and nothing compressed is accepted.
 """
 
+import asyncio
 import os
 import ssl
 import urllib.request
@@ -14,6 +15,7 @@ from urllib.parse import urlsplit
 import aiohttp
 
 from inference.remote.failures import UpstreamFailure, broken, from_status, too_large, unreachable
+from inference.remote.form_login import log_in
 from inference.untrusted_json import decode_json
 from settings.model_list import RemoteModel
 
@@ -24,16 +26,22 @@ MAX_DESCRIPTION_LISTS = 200_000  # and objects: to decode more would hold up oth
 MAX_DOCUMENT_BYTES = 32 << 20
 MAX_OWN_BYTES = 1 << 30  # of a document from a process that this server has started
 MAX_HEADER_BYTES = 64 << 10
+UNAUTHORIZED = 401
 JSON_HEADERS = {"Content-Type": "application/json", "Accept-Encoding": "identity"}
 # The connection was closed or reset before a byte of the response: an idle one that the server had given up.
 CLOSED_EARLY = (aiohttp.ServerDisconnectedError, ConnectionResetError)
 
 
 class HttpClient:
-    """Use it on one event loop only, from its first request on."""
+    """Use it on one event loop only, from its first request on.
+
+    Logs in where the server wants it and the model has a login.
+    """
 
     def __init__(self, model: RemoteModel) -> None:
         self.model = model
+        self._cookie = ""
+        self._logging_in = asyncio.Lock()
         self._headers = {**JSON_HEADERS, **model.server.headers, **model.headers}
         self._session: aiohttp.ClientSession | None = None
 
@@ -117,10 +125,39 @@ class HttpClient:
             raise self._unreachable(error) from None
 
     async def _send(self, method: str, url: str, body: bytes | None) -> aiohttp.ClientResponse:
+        cookie = self._cookie
+        response = await self._request(method, url, body, cookie)
+        if response.status != UNAUTHORIZED or not self.model.server.login:
+            return response
+        try:
+            if not await self._log_in(instead_of=cookie):
+                return response
+        except BaseException:
+            response.close()
+            raise
+        response.close()
+        return await self._request(method, url, body, self._cookie)
+
+    async def _request(
+        self, method: str, url: str, body: bytes | None, cookie: str
+    ) -> aiohttp.ClientResponse:
         if self._session is None:
             self._session = self._open_session()
-        proxy = None if self.model.is_own else self.model.proxy or find_proxy(url)
-        return await self._session.request(method, url, data=body, allow_redirects=False, proxy=proxy)
+        headers = {"Cookie": cookie} if cookie else None
+        return await self._session.request(
+            method, url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy(url)
+        )
+
+    async def _log_in(self, instead_of: str) -> bool:
+        """Whether there is another cookie than the one that the server has refused."""
+        server = self.model.server
+        async with self._logging_in:
+            if self._cookie == instead_of and self._session and server.login:
+                self._cookie = await log_in(self._session, server.url, server.login, self._proxy(server.url))
+        return self._cookie not in ("", instead_of)
+
+    def _proxy(self, url: str) -> str | None:
+        return None if self.model.is_own else self.model.proxy or find_proxy(url)
 
     def _open_session(self) -> aiohttp.ClientSession:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.model.timeouts.connect)

@@ -126,5 +126,6 @@ class GradioApi:
         return common | shares | {"do_sample": True, "top_k": sampling.top_k or MAX_TOP_K}
 
     def _key(self) -> str:
-        """The entry's key, which h2oGPT takes as an argument."""
-        return self._model.server.headers.get("Authorization", "").removeprefix("Bearer ")
+        """The entry's key, which h2oGPT takes as an argument. A login is none."""
+        scheme, _, key = self._model.server.headers.get("Authorization", "").partition(" ")
+        return key if scheme == "Bearer" else ""

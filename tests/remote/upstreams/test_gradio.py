@@ -5,9 +5,11 @@ import json
 import time
 import tracemalloc
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
+from inference.backend import Backend
 from inference.errors import BadRequest, NotImplementedHere, ServerError, Unavailable
 from inference.remote.upstreams.gradio_functions import GradioFunctions, read_functions, read_models
 from inference.sampling import Sampling
@@ -231,3 +233,60 @@ def test_a_call_that_is_cancelled_while_it_is_posted_ends_at_the_upstream(
     stream.close()
     wait_until(lambda: len(upstream.sent) == 2 and upstream.sent[1].cancelled_at > 0, 5.0)
     assert upstream.sent[1].path.endswith("/ab12")
+
+
+class GradioWithLogin:
+    """A gradio server with a login. num_logins: how often its form was sent."""
+
+    def __init__(self, upstream: FakeUpstream) -> None:
+        self.token, self.num_logins, self.password = "t1", 0, "s3cret: x"
+        upstream.reply = self.reply
+
+    def reply(self, sent: Sent) -> Reply:
+        if sent.path.endswith("/login"):
+            self.num_logins += 1
+            if sent.body != urlencode({"username": "ann", "password": self.password}).encode():
+                return document({"detail": "Incorrect credentials."}, 400)
+            return document({"success": True}, **{"Set-Cookie": f"access-token-x={self.token}; HttpOnly"})
+        if sent.headers.get("cookie") != f"access-token-x={self.token}":
+            return document({"detail": "Not authenticated"}, 401)
+        return document({"event_id": "ab12"}) if sent.method == "POST" else Reply([complete("hi")])
+
+
+def with_login(upstream: FakeUpstream, open_upstream: OpenModel) -> tuple[GradioWithLogin, Backend]:
+    gradio = GradioWithLogin(upstream)
+    server = f"gradio:{upstream.url}:ann:s3cret: x"
+    return gradio, open_upstream("gradio", inference_server=server, functions=FUNCTIONS)
+
+
+def text_of(backend: Backend) -> str:
+    events = list(backend.generate(GenerationRequest(CHAT)))
+    return "".join(each.text for each in events if isinstance(each, Token | Finished))
+
+
+def test_a_server_with_a_login_gets_it_once_and_again_after_a_restart(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    gradio, backend = with_login(upstream, open_upstream)
+    assert [text_of(backend) for _ in range(3)] == ["hi"] * 3 and gradio.num_logins == 1
+    assert arguments_of(upstream)["h2ogpt_key"] == "", "a login is no key"
+    gradio.token = "t2"
+    assert text_of(backend) == "hi" and gradio.num_logins == 2
+
+
+def test_a_login_that_is_refused_is_not_sent_without_end(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    gradio, backend = with_login(upstream, open_upstream)
+    gradio.password = "another"
+    with pytest.raises(Unavailable, match=r"refuses this server \(status 401\)") as failure:
+        text_of(backend)
+    assert gradio.num_logins == 1 and "s3cret" not in failure.value.message
+
+
+def test_calls_that_need_a_login_at_the_same_time_log_in_once(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    gradio, backend = with_login(upstream, open_upstream)
+    streams = [backend.generate(GenerationRequest(CHAT)) for _ in range(4)]
+    assert all(isinstance(list(stream)[-1], Finished) for stream in streams) and gradio.num_logins == 1
