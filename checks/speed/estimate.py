@@ -52,6 +52,7 @@ class SpeedEstimate:
     """The speed of one answer alone, without HTTP.
 
     first_token_s  seconds until the first token after a prompt of PROMPT_TOKENS
+    startup_s      seconds from a later start of the server to its first token; None if that is not known
     is_limit       the model is not faster than this, and may be slower
     other_load     as in Rates
     """
@@ -60,12 +61,14 @@ class SpeedEstimate:
     first_token_s: float
     is_limit: bool = False
     other_load: float = 0.0
+    startup_s: float | None = None
 
     def to_json(self) -> dict[str, object]:
         return {
             "tokens_per_second": round(self.tokens_per_s, 2),
             "first_token_seconds": round(self.first_token_s, 3),
             "prompt_tokens": PROMPT_TOKENS,
+            "startup_seconds": None if self.startup_s is None else round(self.startup_s, 2),
             "is_limit": self.is_limit,
             "other_load": round(self.other_load, 2),
         }
@@ -78,7 +81,13 @@ class SpeedEstimate:
             f"estimated speed of an idle machine{describe_load(self.other_load)}:",
             f"  {'one answer':<{LABEL}}{most}{rate} tokens/s",
             f"  {f'first token after {PROMPT_TOKENS:,}':<{LABEL}}{least}{first_s} s",
+            *self.describe_start(),
         ]
+
+    def describe_start(self) -> list[str]:
+        if self.startup_s is None:
+            return []
+        return [f"  {'first token of a start':<{LABEL}}{format_number(self.startup_s)} s"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,6 +12,7 @@ from checks.speed.cpu_rates import measure_cpu, sample_bytes
 from checks.speed.estimate import Speed, TokenWork, UnknownSpeed, estimate
 from checks.speed.gpu_rates import measure_gpu
 from checks.speed.shape import decoder_shape, skipped_products
+from checks.speed.startup import measure_sample, startup_s
 from checks.speed.work import token_matrices, token_work
 from inference.errors import named_error
 from inference.model.load.checkpoint_quantization import stays_quantized
@@ -61,4 +62,6 @@ def measure_and_estimate(plan: Plan, model: Any, work: TokenWork) -> Speed:
     rates = measure_cpu(shape, plan.max_batch_tokens, torch.get_num_threads())
     if not plan.model_size.is_fused:
         return estimate(work, replace(rates, is_limit=True))
-    return estimate(replace(work, products=work.products - skipped_products(shape)), rates)
+    speed = estimate(replace(work, products=work.products - skipped_products(shape)), rates)
+    start_s = startup_s(len(shape.layers), shape.vocab, 1 / speed.tokens_per_s, measure_sample())
+    return replace(speed, startup_s=start_s)

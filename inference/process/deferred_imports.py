@@ -38,6 +38,7 @@ from inference.process.exported_names import read_remembered
 COMPILER = "torch._dynamo"
 MARKS = ("allow_in_graph", "assume_constant_result")  # its decorators that return the function itself
 MASK_TOOLS = "torch._dynamo._trace_wrapped_higher_order_op"  # its submodule that transformers imports
+UNUSED = ("torch.quantization", "trio")  # its former name of torch.ao; httpcore imports trio if it is there
 META_KERNELS = "torch._meta_registrations"
 IMPORT_TOOLS = "transformers.utils.import_utils"
 OPERATOR_TOOLS = ("torch.library", "torch._library.utils")
@@ -83,6 +84,7 @@ class DeferringFinder(MetaPathFinder):
             MASK_TOOLS: partial(TorchLoader, callables=["TransformGetItemToIndex"]),
             "torch.export": TorchLoader,
             META_KERNELS: MetaKernelsLoader,
+            **dict.fromkeys(UNUSED, DeferredLoader),
             WEIGHT_RENAMING: partial(ReplacingLoader, replace=replace_patterns),
             **dict.fromkeys(OPERATOR_TOOLS, partial(ReplacingLoader, replace=replace_inspect)),
             **dict.fromkeys(TOKENIZERS, partial(ReplacingLoader, replace=replace_json)),

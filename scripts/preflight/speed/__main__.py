@@ -1,6 +1,6 @@
-"""Compares the speed that --check estimates with that of the engine, for several shapes and formats.
+"""Compares the speed and the start that --check estimates with measured ones, for several shapes and formats.
 
-    python -m scripts.preflight.speed                   all cases: some 4 minutes, writes 2 GB
+    python -m scripts.preflight.speed                   all cases: some 10 minutes, writes 2 GB
     python -m scripts.preflight.speed 77m 1b            the cases of these shapes
     python -m scripts.preflight.speed --folder DIR      keep the models in DIR, and reuse those in it
 
@@ -19,10 +19,12 @@ import transformers
 from inference.errors import ServerError
 from scripts.bench.table import format_table
 from scripts.preflight.speed.cases import CASES, LAYERS, write_model
-from scripts.preflight.speed.measure import NotMeasured, SpeedResult, measure_case
+from scripts.preflight.speed.measure import SpeedResult, measure_case
+from scripts.preflight.speed.start import NotMeasured
 
 ALLOWED_ERROR = 0.2
-HEADER = ("model", "format", "tokens/s", "measured", "ratio", "first token s", "measured", "ratio", "others")
+STARTS = ("start s", "measured", "ratio", "others")
+HEADER = ("model", "format", "tokens/s", "measured", "ratio", "first token s", "measured", "ratio", *STARTS)
 
 
 def main() -> int:
@@ -43,19 +45,20 @@ def main() -> int:
             rows.append(row)
             ratios += result.ratios
     within = sum(abs(ratio - 1) <= ALLOWED_ERROR for ratio in ratios)
-    num_expected = 2 * len(cases)
+    num_expected = 3 * len(cases)
     print("", *format_table(rows), sep="\n")
     print(f"{within} of {num_expected} estimates of {len(cases)} cases are within {ALLOWED_ERROR:.0%}")
     return int(within < num_expected)
 
 
 def result_cells(result: SpeedResult) -> tuple[str, ...]:
-    """Estimated, measured and ratio of both quantities; and what others used of the processor meanwhile."""
-    of_rate, of_first = result.ratios
+    """Estimated, measured and ratio of each quantity; and what others used of the processor meanwhile."""
+    of_rate, of_first, of_start = result.ratios
     estimate = result.estimate
     rates = f"{estimate.tokens_per_s:.1f}", f"{result.tokens_per_s:.1f}", f"{of_rate:.2f}"
     firsts = f"{estimate.first_token_s:.3f}", f"{result.first_token_s:.3f}", f"{of_first:.2f}"
-    return (*rates, *firsts, f"{estimate.other_load:.0%}")
+    starts = f"{estimate.startup_s or 0:.2f}", f"{result.start_s:.2f}", f"{of_start:.2f}"
+    return (*rates, *firsts, *starts, f"{estimate.other_load:.0%}")
 
 
 def parse_args() -> argparse.Namespace:

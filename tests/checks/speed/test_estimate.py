@@ -50,11 +50,18 @@ def test_the_load_of_other_programs_is_mentioned_if_it_matters() -> None:
     assert quiet[1].endswith(" 12.3 tokens/s")
 
 
+def test_a_known_start_is_printed() -> None:
+    assert SpeedEstimate(10.0, 2.0, startup_s=2.345).to_json()["startup_seconds"] == 2.35
+    assert SpeedEstimate(10.0, 2.0, startup_s=2.345).describe()[3].split()[-2:] == ["2.35", "s"]
+    assert len(SpeedEstimate(10.0, 2.0).describe()) == 3
+
+
 def test_the_json_has_numbers_or_the_reason_for_their_absence() -> None:
     assert SpeedEstimate(10.0, 2.0).to_json() == {
         "tokens_per_second": 10.0,
         "first_token_seconds": 2.0,
         "prompt_tokens": 1000,
+        "startup_seconds": None,
         "is_limit": False,
         "other_load": 0.0,
     }

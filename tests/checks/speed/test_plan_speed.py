@@ -15,6 +15,7 @@ from checks.speed import cpu_rates, plan_speed
 from checks.speed.estimate import Rates, Speed, SpeedEstimate, UnknownSpeed
 from checks.speed.gpu_rates import measure_gpu
 from checks.speed.plan_speed import estimate_speed
+from checks.speed.startup import STEPS
 from hub.resolve import from_folder
 from inference.finding import Finding
 from inference.native.build import NativeUnavailable
@@ -47,6 +48,7 @@ def test_a_model_of_the_fused_runner_has_an_estimate(
 ) -> None:
     speed = estimate_speed(planned(), machine)
     assert isinstance(speed, SpeedEstimate) and not speed.is_limit
+    assert speed.startup_s is not None and speed.startup_s > STEPS / speed.tokens_per_s
     assert (measured[0].hidden, len(measured[0].layers)) == (32, 2)
 
 
@@ -54,7 +56,7 @@ def test_a_model_of_another_runner_has_a_limit(
     planned: Callable[..., Plan], machine: Machine, measured: list[DecoderShape]
 ) -> None:
     speed = estimate_speed(planned(runner="paged"), machine)
-    assert isinstance(speed, SpeedEstimate) and speed.is_limit
+    assert isinstance(speed, SpeedEstimate) and speed.is_limit and speed.startup_s is None
 
 
 def test_the_runner_omits_the_last_layer_of_a_prompt(

@@ -29,9 +29,12 @@ def test_the_cases_are_ten_or_more_with_distinct_names() -> None:
 
 
 def test_a_result_has_the_ratios_of_estimate_and_measurement() -> None:
-    result = SpeedResult(SpeedEstimate(90.0, 0.6, other_load=0.25), 100.0, 0.5)
-    assert result.ratios == pytest.approx((0.9, 1.2))
-    assert result_cells(result) == ("90.0", "100.0", "0.90", "0.600", "0.500", "1.20", "25%")
+    result = SpeedResult(SpeedEstimate(90.0, 0.6, other_load=0.25, startup_s=2.0), 100.0, 0.5, 2.5)
+    assert result.ratios == pytest.approx((0.9, 1.2, 0.8))
+    assert result_cells(result) == (
+        *("90.0", "100.0", "0.90", "0.600", "0.500", "1.20"),
+        *("2.00", "2.50", "0.80", "25%"),
+    )
 
 
 def test_a_random_file_has_the_formats_of_its_type(tmp_path: Path) -> None:
