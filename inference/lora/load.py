@@ -29,9 +29,10 @@ def load_adapter(model: Any, folder: str, number: int, max_rank: int) -> Generat
     yield
     adapter = yield from build_weights(model, checked, number)
     runner = adapter_runner_of(model)
-    runner.add(adapter)
     try:
+        runner.add(adapter)
         try_adapter(runner, adapter)
+        return LoadedAdapter(checked.rank, adapter.nbytes)
     except UnusableAdapter as error:
         runner.remove(number)
         raise refusal(f"cannot be served: {error}") from None
@@ -43,7 +44,6 @@ def load_adapter(model: Any, folder: str, number: int, max_rank: int) -> Generat
         if is_memory_shortage(error):
             raise
         raise refusal(f"cannot be served: the model fails with it: {named_error(error)}") from error
-    return LoadedAdapter(checked.rank, adapter.nbytes)
 
 
 def remove_adapter(model: Any, number: int) -> Generator[None, None, None]:

@@ -116,9 +116,10 @@ class AdaptedModules:
             self.forwards[name].deltas[adapter.number] = delta
 
     def remove(self, adapter: AdapterWeights) -> None:
-        for name in adapter.deltas:
+        """Forget the deltas of an adapter, also of one that was added in part as memory ran out."""
+        for name in adapter.deltas.keys() & self.forwards.keys():
             deltas = self.forwards[name].deltas
-            del deltas[adapter.number]
+            deltas.pop(adapter.number, None)
             if not deltas:
                 del self.forwards[name]
 
@@ -150,6 +151,6 @@ def replaced_forwards(forwards: Mapping[nn.Module, Callable[..., Any]]) -> Itera
     finally:
         for module, before in previous.items():
             if before is None:
-                del module.__dict__["forward"]
+                module.__dict__.pop("forward", None)  # absent if memory ran out before it was set
             else:
                 module.__dict__["forward"] = before

@@ -55,8 +55,8 @@ class AdapterRunner:
         return self._delta_runner
 
     def add(self, adapter: AdapterWeights) -> None:
-        self.modules.add(adapter)
         self.adapters[adapter.number] = adapter
+        self.modules.add(adapter)
 
     def remove(self, number: int) -> None:
         """Forget the weights of an adapter that no row has any more. Idempotent."""
