@@ -48,10 +48,12 @@ def run_until_idle(engine: Engine) -> None:
         pass
 
 
-@pytest.mark.parametrize("family", ["llama", "jamba", "gptj"])
-def test_a_request_whose_logits_overflow_affects_no_other(family: str) -> None:
+@pytest.mark.parametrize(
+    ("family", "kv_dtype"), [("llama", "auto"), ("llama", "int8"), ("jamba", "auto"), ("gptj", "auto")]
+)
+def test_a_request_whose_logits_overflow_affects_no_other(family: str, kv_dtype: str) -> None:
     runner = select_runner.select_runner(
-        poisoned(family), max_sequences=3, context=64, kv_memory_bytes=1 << 24
+        poisoned(family), max_sequences=3, context=64, kv_memory_bytes=1 << 24, kv_dtype=kv_dtype
     ).runner
     engine = Engine(runner, Sampler(POISON), max_batch_tokens=64, max_queued_tokens=1000)
     alone = submit(engine, PROMPT)

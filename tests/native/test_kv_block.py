@@ -1,5 +1,6 @@
 """Keys and values in 8 bits, at each CPU level: the bits that torch writes, and attention over them."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -62,9 +63,9 @@ def test_the_integers_and_scales_are_those_of_torch(level: Level, name: str) -> 
 
 
 def test_scales_are_rounded_as_torch_rounds(level: Level) -> None:
-    """Among them subnormal float16, zero, and one beyond the largest float16."""
+    """Among them subnormal float16, zero, one beyond the largest float16, and no number."""
     shape = replace(PLAIN, rotary=0, num_heads=1, num_kv_heads=1)
-    for factor in (1e-9, 1e-5, 3e-4, 1.0, 777.0, 1e9):
+    for factor in (1e-9, 1e-5, 3e-4, 1.0, 777.0, 1e9, math.inf, math.nan):
         both = [Llama(replace(shape, kv_in_blocks=in_blocks)) for in_blocks in (True, False)]
         for llama in both:
             llama.model.layer[0].before_attention = None

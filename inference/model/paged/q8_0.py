@@ -19,11 +19,15 @@ def head_bytes(head_dim: int) -> int:
 
 
 def quantize(states: torch.Tensor) -> torch.Tensor:
-    """Keys or values (..., D) as blocks (..., head_bytes(D)) of uint8; the largest value becomes 127."""
+    """Keys or values (..., D) as blocks (..., head_bytes(D)) of uint8; the largest value becomes 127.
+
+    A block with a value that is not finite is read back as NaN.
+    """
     values = pad(states.float(), (0, -states.shape[-1] % BLOCK)).unflatten(-1, (-1, BLOCK))
     largest = values.abs().amax(-1, keepdim=True)
+    largest = torch.where(largest.isfinite(), largest, torch.nan)
     inverse = torch.where(largest > MIN_LARGEST, MAX_INTEGER / largest, 0)
-    integers = (values * inverse).round().to(torch.int8)
+    integers = (values * inverse).round().nan_to_num(0).to(torch.int8)
     scales = (largest / MAX_INTEGER).clamp(max=torch.finfo(torch.float16).max).half()
     return torch.cat([scales.view(torch.uint8), integers.view(torch.uint8)], -1).flatten(-2)
 

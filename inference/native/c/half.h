@@ -2,6 +2,7 @@
 #ifndef HALF_H
 #define HALF_H
 
+#include <math.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -9,7 +10,9 @@
 #include <immintrin.h>
 #endif
 
-/* For finite numbers. The exponent's bias is corrected by a product, which is exact for subnormal numbers too. */
+#define HALF_NAN 0x7e00
+
+/* Not for infinity. The exponent's bias is corrected by a product, which is exact for subnormal numbers too. */
 static inline float half_read(uint16_t half)
 {
 #ifdef __F16C__
@@ -18,13 +21,13 @@ static inline float half_read(uint16_t half)
     const uint32_t bits = (half & 0x7fffu) << 13;
     float value;
     memcpy(&value, &bits, sizeof value);
-    value *= 0x1p112f;
+    value *= (half & 0x7fff) < HALF_NAN ? 0x1p112f : NAN;
     return half & 0x8000 ? -value : value;
 #endif
 }
 
-/* Round a number that is not negative to nearest, ties to even; the largest float16 for those beyond it. For subnormal
- * float16, a sum with 0.5 leaves as many bits as they have. */
+/* Round a number that is not negative to nearest, ties to even; the largest float16 for those beyond it; NaN stays NaN.
+ * For subnormal float16, a sum with 0.5 leaves as many bits as they have. */
 static inline uint16_t half_round(float value)
 {
     const float shifted = value + 0.5f;
@@ -35,6 +38,8 @@ static inline uint16_t half_round(float value)
         return (uint16_t)(of_shifted - 0x3f000000u);
     if (value >= 65504)
         return 0x7bff;
+    if (value != value)
+        return HALF_NAN;
     return (uint16_t)((bits - 0x38000000u + 0xfff + (bits >> 13 & 1)) >> 13);
 }
 

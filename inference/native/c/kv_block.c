@@ -1,10 +1,12 @@
 /* The quantization of q8_0.py, and of ggml's quantize_row_q8_0_ref (ggml-quants.c) up to ties. */
 #include "kv_block.h"
 
+/* The largest absolute value; NaN if one of the values is not finite. */
 static float largest_of(const float *values)
 {
     const Lanes first = lanes_load(values), second = lanes_load(values + LANES);
-    return lanes_largest(lanes_larger(lanes_larger(first, -first), lanes_larger(second, -second)));
+    const float zero = lanes_sum(first * 0 + second * 0);
+    return zero + lanes_largest(lanes_larger(lanes_larger(first, -first), lanes_larger(second, -second)));
 }
 
 static void write_block(KVBlock *block, const float *values)

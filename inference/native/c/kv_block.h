@@ -8,7 +8,7 @@
 #include "rounding.h"
 
 typedef struct KVBlock {
-    uint16_t scale;             /* float16; a value is scale × integer */
+    uint16_t scale;             /* float16; a value is scale × integer; NaN if a value was not finite */
     int8_t values[GROUP];       /* zeros behind the last value of the head */
 } KVBlock;
 

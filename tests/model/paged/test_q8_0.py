@@ -35,6 +35,14 @@ def test_zeros_and_values_beyond_float16_are_finite_numbers() -> None:
     assert not dequantize(torch.zeros(2, 68, dtype=torch.uint8), 40, torch.bfloat16).any()
 
 
+@pytest.mark.parametrize("value", [torch.nan, torch.inf, -torch.inf])
+def test_a_block_with_a_value_that_is_not_finite_is_not_a_number(value: float) -> None:
+    states = torch.ones(1, 64)
+    states[0, 5] = value
+    read_back = dequantize(quantize(states), 64, torch.float32)
+    assert read_back[0, :32].isnan().all() and read_back[0, 32:].isfinite().all()
+
+
 @pytest.mark.parametrize(("head_dim", "num_bytes"), [(16, 34), (32, 34), (64, 68), (80, 102), (128, 136)])
 def test_a_head_takes_34_bytes_for_32_values(head_dim: int, num_bytes: int) -> None:
     assert head_bytes(head_dim) == num_bytes
