@@ -4,33 +4,15 @@ import random
 from collections.abc import Sequence
 
 import pytest
-import torch
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput
 from inference.model import select_runner
-from inference.sampling import Sampling
+from tests.engine_answers import generate_reference, run_until_idle, submit
 from tests.families import FAMILIES, LLAMAS, UNCACHED, VOCAB, needs_fused, tiny
-from tests.generation_requests import make_request
 
 FAST = ("llama", "mistral", "gpt_neo", "bloom", "jamba", "t5", "openai-gpt")
-GREEDY = Sampling(greedy=True)
-NEW = 12
-
-
-class AnswerCollector:
-    """An OutputSink that collects token ids and the finish reason."""
-
-    def __init__(self) -> None:
-        self.ids: list[int] = []
-        self.reason = ""
-
-    def put(self, output: StepOutput) -> None:
-        assert output.error is None, output.error
-        self.ids += output.token_ids
-        self.reason = output.finish_reason or self.reason
 
 
 def families() -> list[object]:
@@ -45,33 +27,11 @@ def prompts() -> list[list[int]]:
     return [*own, shared + own[0], shared + own[4]]
 
 
-def generate_reference(model: PreTrainedModel, prompt: list[int]) -> list[int]:
-    """The greedy answer of transformers, without a cache if the model cannot use one."""
-    limits = {"max_new_tokens": NEW, "min_new_tokens": NEW}
-    prompt_ids = torch.tensor([prompt], device=model.device)
-    with torch.inference_mode():
-        ids = model.generate(prompt_ids, do_sample=False, eos_token_id=None, **limits)
-    return ids[0, -NEW:].tolist()
-
-
 def engine(model: PreTrainedModel, kinds: Sequence[str] = select_runner.RUNNERS) -> Engine:
     runner = select_runner.select_runner(
         model, max_sequences=4, context=64, kv_memory_bytes=1 << 24, allowed_runners=kinds
     ).runner
     return Engine(runner, Sampler(VOCAB), max_batch_tokens=16, max_queued_tokens=10_000)
-
-
-def submit(served: Engine, prompt: list[int]) -> AnswerCollector:
-    collector = AnswerCollector()
-    collector.id = served.submit([make_request(tuple(prompt), max_tokens=NEW, sampling=GREEDY)], [collector])[
-        0
-    ]
-    return collector
-
-
-def run_until_idle(served: Engine) -> None:
-    while served.step():
-        pass
 
 
 @pytest.mark.parametrize("family", families())

@@ -8,7 +8,7 @@ import pytest
 from hub.resolve import from_folder
 from inference.finding import Refused
 from tests import fake_hub, tiny
-from tests.hub.test_resolve import LookUp, refusal
+from tests.hub.look_ups import LookUp, refusal
 
 CONFIG = {"base_model_name_or_path": "acme/base", "peft_type": "LORA"}
 

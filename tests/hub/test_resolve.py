@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,20 +14,11 @@ from hub.client import Hub
 from hub.download import fetch
 from hub.download.fetch import with_resumable_bytes
 from hub.download.partial import PartialFile
-from hub.repository import Repository
 from hub.weight_files import MAX_SMALL_BYTES
-from inference.finding import Finding, Refused
 from inference.model.load.loader import load
 from tests import fake_hub, tiny
 from tests.fake_hub_faults import Flip
-
-LookUp = Callable[..., Repository]
-
-
-def refusal(look_up: LookUp, *args: str, **changes: object) -> Finding:
-    with pytest.raises(Refused) as caught:
-        look_up(*args, **changes)
-    return caught.value.finding
+from tests.hub.look_ups import LookUp, refusal
 
 
 def test_only_files_that_loading_reads_are_planned(tiny_repo: fake_hub.Repo, look_up: LookUp) -> None:

@@ -1,6 +1,5 @@
 """Templates of the kinds that models have, reduced to their differences."""
 
-import copy
 from dataclasses import replace
 from typing import Any
 
@@ -9,26 +8,12 @@ import pytest
 from inference.errors import BadRequest
 from inference.text.tool_parsers.stream import ToolParser
 from inference.text.tool_prompt import describe_tools, write_calls
-from inference.types import CallDelta, Message, TemplateOptions, Tool, ToolCall, ToolFormat
-from tests.text.text_template import TextTemplate
-from tests.text.tokenizers_of_three_kinds import tokenizer
+from inference.types import CallDelta, Message, TemplateOptions, ToolCall, ToolFormat
+from tests.text.templates import ASK, CONTENT_PARTS, FREE, SAY, STRICT, SYSTEM, WEATHER, chat
 
-FREE = (
-    "{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
-    "{% if add_generation_prompt %}<assistant>{% endif %}"
-)
-STRICT = (
-    "{% for m in messages %}"
-    "{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('not in turn') }}{% endif %}"
-    "<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
-)
 FIRST_SYSTEM_ONLY = (
     "{% if messages[0].role == 'system' %}<system>{{ messages[0].content }}{% endif %}"
     "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
-)
-CONTENT_PARTS = (
-    "{% for m in messages %}<{{ m.role }}>{% for part in m.content %}{{ part.text }}{% endfor %}{% endfor %}"
-    "<assistant>"
 )
 TOOLED = (
     "{% if tools %}<tools>{{ tools | tojson }}{% endif %}"
@@ -38,20 +23,12 @@ TOOLED = (
     "{{ m.tool_calls[0].function | tojson }}{% else %}{{ m.content }}{% endif %}{% endfor %}<assistant>"
 )
 
-WEATHER = Tool("weather", "of a city", {"type": "object", "properties": {"city": {"type": "string"}}})
 PARIS = ToolCall("call_0123456789", "weather", '{"city": "Paris"}')
-SYSTEM, ASK, SAY = Message("system", "Be brief."), Message("user", "Hi"), Message("assistant", "Ho")
 TOOL_TALK = (
     Message("user", "Rain?"),
     Message("assistant", "", tool_calls=(PARIS,)),
     Message("tool", "sunny", tool_call_id=PARIS.id),
 )
-
-
-def chat(template: str | None) -> TextTemplate:
-    words = copy.copy(tokenizer("byte-level"))
-    words.chat_template = template
-    return TextTemplate(words)
 
 
 def test_the_models_own_template_is_used_if_it_has_one() -> None:

@@ -13,7 +13,7 @@ from inference.errors import BadRequest
 from inference.text.sandbox.environment import BoundedEnvironment
 from inference.types import Message
 from tests.text import test_chat_template as templates
-from tests.text.test_chat_template import chat
+from tests.text.templates import chat
 
 DEMO = Path(__file__).parent.parent.parent / "models/demo/chat_template.jinja"
 DOUBLED_LIST = (

@@ -10,7 +10,7 @@ from inference.content import MessageContent, TextPart
 from inference.errors import BadRequest
 from inference.text.tool_prompt import UNPARSED_ARGUMENTS
 from inference.types import Message, ToolCall, ToolFormat
-from tests.text.test_chat_template import ASK, CONTENT_PARTS, FREE, SAY, STRICT, WEATHER, chat
+from tests.text.templates import ASK, CONTENT_PARTS, FREE, SAY, STRICT, WEATHER, chat
 
 CALLS = (
     "{% for m in messages %}<{{ m.role }}>{% for call in m.tool_calls or [] %}"

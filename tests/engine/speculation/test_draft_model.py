@@ -13,7 +13,7 @@ from inference.engine.speculation.draft_model_proposer import DraftModelProposer
 from inference.model import select_runner
 from tests.engine_probe import EngineProbe
 from tests.families import VOCAB, tiny
-from tests.test_speculation import engine, generate, requests
+from tests.speculating_engine import engine, generate, requests
 
 SPECULATE = 4
 

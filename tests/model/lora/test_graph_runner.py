@@ -19,7 +19,7 @@ from inference.model.paged.kv_pool import PAGE_SIZE
 from inference.model.paged.runner import PagedRunner
 from tests.families import VOCAB, tiny
 from tests.model.lora.test_runner import merged, random_adapter
-from tests.model.paged.test_cuda_graphs import (
+from tests.model.paged.recorded_runner import (
     CLOSE,
     PAGES,
     eager_recorder,

@@ -16,7 +16,7 @@ from tests.engine.conftest import RecordingSink
 from tests.engine_probe import EngineProbe
 from tests.families import VOCAB, tiny
 from tests.generation_requests import make_request
-from tests.model.paged.test_cuda_graphs import record_runner, trace
+from tests.model.paged.recorded_runner import record_runner, trace
 
 GREEDY, SAMPLED = Sampling(greedy=True), Sampling(temperature=0.9, top_p=0.95)
 REQUESTS = [

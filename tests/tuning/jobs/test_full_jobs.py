@@ -8,7 +8,7 @@ import pytest
 
 from inference.errors import BadRequest
 from tests.tuning.conftest import MakeService
-from tests.tuning.jobs.test_queue import wait_for_step
+from tests.tuning.jobs.job_processes import wait_for_step
 from tests.tuning.scripted_service import RecordingAdapters, RecordingHost, create_job, wait_for_job
 from tuning.service import TuningService
 from tuning.types import Job

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from tests.tuning.jobs.job_processes import processes_in
 from tests.tuning.jobs.test_prepare import ROWS, prepare_rows
-from tests.tuning.jobs.test_queue import processes_in
 from tests.tuning.scripted_service import create_job, messages, wait_for_job, wait_until
 from tuning.jobs import prepare, queue, training
 from tuning.service import TuningService

@@ -4,13 +4,13 @@ import csv
 import os
 import threading
 import time
-from pathlib import Path
 
 import psutil
 import pytest
 
 from inference.errors import BadRequest, Overloaded
 from tests.tuning.conftest import MakeService
+from tests.tuning.jobs.job_processes import processes_in, wait_for_step
 from tests.tuning.scripted_service import (
     ROW,
     RecordingAdapters,
@@ -25,25 +25,9 @@ from tuning.service import TuningService
 from tuning.types import JobRequest
 
 
-def processes_in(folder: Path) -> list[psutil.Process]:
-    """The running processes that this one started with a folder of that one: other tests have others."""
-    return [each for each in psutil.Process().children(recursive=True) if names_folder(each, str(folder))]
-
-
-def names_folder(process: psutil.Process, folder: str) -> bool:
-    try:
-        return any(argument.startswith(folder) for argument in process.cmdline())
-    except psutil.NoSuchProcess:  # or a zombie
-        return False
-
-
 def trainer_pid(service: TuningService, job_id: str) -> int:
     """The pid of the job's running trainer."""
     return processes_in(service.folder / "jobs" / service.jobs.get(job_id).folder)[0].pid
-
-
-def wait_for_step(service: TuningService, job_id: str, step: int = 1) -> None:
-    wait_until(lambda: service.jobs.get(job_id).progress.step, lambda current: current >= step)
 
 
 def test_a_job_succeeds(service: TuningService, adapters: RecordingAdapters) -> None:

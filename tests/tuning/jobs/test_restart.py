@@ -14,7 +14,7 @@ import pytest
 from inference.errors import BadRequest
 from inference.process.child_program import ROOT
 from tests.tuning.conftest import MakeService
-from tests.tuning.jobs.test_queue import processes_in, wait_for_step
+from tests.tuning.jobs.job_processes import processes_in, wait_for_step
 from tests.tuning.scripted_service import (
     ROW,
     RecordingAdapters,

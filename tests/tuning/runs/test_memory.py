@@ -6,7 +6,7 @@ import pytest
 
 from inference.errors import NotFound
 from tests.tuning.runs.conftest import RunClient, RunServers, make_options, wait_for
-from tests.tuning.runs.test_training import FORWARD, PASS, loss
+from tests.tuning.runs.passes import FORWARD, PASS, loss
 from tuning.runs.memory import PASS_TOKENS, RunMemory, RunPlan, describe_shortage
 from tuning.runs.types import Failure, ForwardBackward
 from tuning.trainer.datum import Datum

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.tuning.runs.conftest import RunClient, RunServers, wait_for
-from tests.tuning.runs.test_training import FORWARD, PASS, STEP, loss
+from tests.tuning.runs.passes import FORWARD, PASS, STEP, loss
 from tuning.runs import clean_up
 from tuning.runs.types import Failure, PassOutput, RunRequest, SaveForSampler, SaveWeights
 

@@ -5,26 +5,17 @@ import pytest
 
 from inference.errors import BadRequest, NotFound
 from tests.tuning.runs.conftest import RunClient, RunServers, make_options, wait_for
+from tests.tuning.runs.passes import DATA, FORWARD, PASS, STEP, loss
 from tuning.runs.types import (
     ForwardBackward,
     LoadWeights,
     OptimStep,
-    PassOutput,
     RejectedRequest,
     SaveForSampler,
     SaveWeights,
 )
 from tuning.trainer.datum import Datum
 from tuning.trainer.optimizers import AdamParams
-
-DATA = [Datum([1, 2, 3, 4], [2, 3, 4, 5]), Datum([5, 6], [6, 7])]
-PASS = ForwardBackward(data=DATA, loss_fn="cross_entropy")
-FORWARD = ForwardBackward(data=DATA, loss_fn="cross_entropy", forward_only=True)
-STEP = OptimStep(params=AdamParams(learning_rate=2e-3))
-
-
-def loss(output: PassOutput) -> float:
-    return output.metrics["loss:sum"]
 
 
 def test_steps_lower_the_loss(client: RunClient) -> None:

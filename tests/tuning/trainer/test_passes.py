@@ -10,7 +10,7 @@ from torch import Tensor
 
 from tests.tuning.trainer.conftest import VOCAB, make_data
 from tests.tuning.trainer.losses.test_table import FORMULAS, Row
-from tests.tuning.trainer.test_trainer import gradients, warm
+from tests.tuning.trainer.warm_runs import gradients, warm
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.datum import Datum
 from tuning.trainer.losses import target_logprobs

@@ -10,7 +10,7 @@ from tests import tiny
 from tests.families import needs_fused
 from tests.lora.adapted_engine import AdaptedEngine
 from tests.tuning.trainer.conftest import make_data
-from tests.tuning.trainer.test_trainer import warm
+from tests.tuning.trainer.warm_runs import warm
 from tuning.trainer.base_model import load_base
 from tuning.trainer.trainer import Trainer
 

@@ -14,38 +14,15 @@ from inference.model.quantization.device_matrix import DeviceMatrix
 from inference.model.quantization.quantize import pack_weights
 from inference.native.packed_matrix import PackedMatrix
 from tests.tuning.trainer.conftest import VOCAB, make_data, weighted_data
+from tests.tuning.trainer.warm_runs import STEP, gradients, train, warm
 from tuning.trainer.base_model import BaseModel, load_base, split_model
 from tuning.trainer.datum import Datum
 from tuning.trainer.lora import LoraOptions
 from tuning.trainer.lora_linear import LoraLinear
 from tuning.trainer.micro_batches import Layout
-from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer
 
 DATA = weighted_data([9, 4, 12, 7, 5])
-STEP = AdamParams(learning_rate=1e-2)
-
-
-def gradients(trainer: Trainer, run_id: str) -> dict[str, Tensor]:
-    parameters = trainer.runs[run_id].parameters
-    return {name: weight.grad.clone() for name, weight in parameters.items() if weight.grad is not None}
-
-
-def train(trainer: Trainer, run_id: str, num_steps: int, first: int = 0) -> list[float]:
-    losses = []
-    for step in range(first, first + num_steps):
-        losses.append(
-            trainer.forward_backward(run_id, weighted_data([6, 8], seed=step), "cross_entropy").loss
-        )
-        trainer.optim_step(run_id, STEP)
-    return losses
-
-
-def warm(trainer: Trainer, run_id: str = "a", **options: object) -> Trainer:
-    """The trainer with a run whose adapter is no longer the initial one."""
-    trainer.create_run(run_id, LoraOptions(rank=4, **options))  # type: ignore[arg-type]
-    train(trainer, run_id, 2, first=100)
-    return trainer
 
 
 def test_a_new_adapter_changes_nothing(base: BaseModel) -> None:

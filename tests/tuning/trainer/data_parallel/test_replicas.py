@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from inference.errors import Internal
-from tests.tuning.trainer.job.test_child import chat_rows, of_type, wait_for_step, write_job
+from tests.tuning.trainer.job.children import chat_rows, of_type, wait_for_step, write_job
 from tuning.jobs.draft import write_value
 from tuning.jobs.process import ChildProcess
 from tuning.service import OWN_PROGRAMS

@@ -13,7 +13,7 @@ from torch import nn
 
 from inference.errors import BadRequest, Internal
 from tests.tuning.trainer.conftest import job_spec, make_data, weighted_data
-from tests.tuning.trainer.job.test_job import StopAfter, dataset, losses, of_type
+from tests.tuning.trainer.job.running import StopAfter, dataset, losses, of_type
 from tuning.trainer.base_model import load_base
 from tuning.trainer.data_parallel.trainer import DataParallelTrainer, divide_rows, open_trainer
 from tuning.trainer.datum import Datum

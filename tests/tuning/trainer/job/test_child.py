@@ -1,30 +1,24 @@
 """The trainer's process: from job.json to an adapter, through a kill, a pause and failures in words."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
-from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
 from tests.tuning.trainer.conftest import job_spec
+from tests.tuning.trainer.job.children import WAIT_S, chat_rows, lines_of, of_type, wait_for_step, write_job
 from tuning.data.examples import Dataset, Example
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.job import child
 from tuning.trainer.job.progress import ProgressLog
-from tuning.types import JobSpec
 
 ROOT = Path(__file__).parents[4]
-WAIT_S = 300.0  # on a machine that other programs load, too
-Line = dict[str, Any]
 SHORT_OF_MEMORY = """
 import resource, sys
 from pathlib import Path
@@ -34,27 +28,6 @@ limit = int(sizes["VmData"].split()[0]) * 1024 + 150_000_000
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 sys.exit(child.main(Path(sys.argv[1])))
 """
-
-
-def write_job(folder: Path, model_folder: Path, rows: list[dict[str, Any]], **changes: Any) -> JobSpec:
-    (folder / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    spec = replace(
-        job_spec(**changes), model_folder=str(model_folder), training_file=str(folder / "data.jsonl")
-    )
-    (folder / "job.json").write_text(json.dumps(asdict(spec)))
-    return spec
-
-
-def chat_rows(count: int) -> list[dict[str, Any]]:
-    return [
-        {
-            "messages": [
-                {"role": "user", "content": f"{n}?"},
-                {"role": "assistant", "content": f"It is {n * n}."},
-            ]
-        }
-        for n in range(count)
-    ]
 
 
 def train_here(folder: Path) -> None:
@@ -81,22 +54,6 @@ def start(folder: Path, children: list[subprocess.Popen[str]], *program: str) ->
     )
     children.append(process)
     return process
-
-
-def lines_of(folder: Path) -> list[Line]:
-    path = folder / "progress.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
-
-
-def of_type(folder: Path, name: str) -> list[Line]:
-    return [line for line in lines_of(folder) if line["type"] == name]
-
-
-def wait_for_step(folder: Path, step: int) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not any(line["step"] >= step for line in of_type(folder, "step")):
-        assert time.monotonic() < deadline, lines_of(folder)
-        time.sleep(0.02)
 
 
 def test_a_spec_survives_its_file(tmp_path: Path, model_folder: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from tests.tuning.trainer.conftest import job_spec, weighted_data
-from tests.tuning.trainer.job.test_job import StopAfter, losses, of_type, run_job
+from tests.tuning.trainer.job.running import StopAfter, losses, of_type, run_job
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.job.rehearsal import (
     NUM_CANDIDATES,

@@ -1,0 +1,81 @@
+"""Jobs that run in the process of a test."""
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from tests.tuning.trainer.conftest import VOCAB
+from tuning.data.examples import Dataset, Example, PreferencePair, RatedExample
+from tuning.trainer.base_model import load_base
+from tuning.trainer.job.job import TrainingJob
+from tuning.trainer.job.progress import PROGRESS_FILE, ProgressLog
+from tuning.trainer.job.training_data import training_data
+from tuning.trainer.trainer import Trainer
+from tuning.types import JobSpec, Method
+
+Line = dict[str, Any]
+PROMPT_TOKENS = 3
+
+
+def example(random: Random) -> Example:
+    length = random.randrange(6, 12)
+    weights = [0.0] * PROMPT_TOKENS + [1.0] * (length - PROMPT_TOKENS)
+    return Example(tuple(random.randrange(VOCAB) for _ in range(length)), tuple(weights), 1)
+
+
+def dataset(method: Method, num_rows: int = 6, seed: int = 0) -> Dataset:
+    random = Random(seed)
+    if method == "supervised":
+        return Dataset(row_form="chat", examples=[example(random) for _ in range(num_rows)])
+    if method == "kto":
+        rated = [RatedExample(example(random), bool(row % 2)) for row in range(num_rows)]
+        return Dataset(row_form="preference", rated_examples=rated)
+    pairs = []
+    for _ in range(num_rows):
+        chosen, rejected = example(random), example(random)
+        same_prompt = chosen.token_ids[:PROMPT_TOKENS] + rejected.token_ids[PROMPT_TOKENS:]
+        pairs.append(PreferencePair(chosen, Example(same_prompt, rejected.weights, 1), 1))
+    return Dataset(row_form="preference", pairs=pairs)
+
+
+def run_job(
+    folder: Path,
+    model_folder: Path,
+    spec: JobSpec,
+    validation: Dataset | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+    seed: int = 0,
+) -> list[Line]:
+    """Run or resume the job in `folder` with a newly loaded model; returns the lines that it wrote."""
+    folder.mkdir(exist_ok=True)
+    path = folder / PROGRESS_FILE
+    num_lines = len(path.read_text().splitlines()) if path.exists() else 0
+    base = load_base(model_folder, dtype="float32", device="cpu")
+    data = training_data(dataset(spec.method, seed=seed), spec.method, spec.hyperparameters)
+    valid = training_data(validation, spec.method, spec.hyperparameters) if validation else None
+    try:
+        TrainingJob(folder, spec, Trainer(base), data, valid, ProgressLog(folder), is_stopped).run()
+    finally:
+        lines = path.read_text().splitlines()[num_lines:]
+    return [json.loads(line) for line in lines]
+
+
+def of_type(lines: Sequence[Line], name: str) -> list[Line]:
+    return [line for line in lines if line["type"] == name]
+
+
+def losses(lines: Sequence[Line]) -> dict[int, float]:
+    return {line["step"]: line["train_loss"] for line in of_type(lines, "step")}
+
+
+class StopAfter:
+    """Asks the job to pause once it has been asked so often."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+
+    def __call__(self) -> bool:
+        self.count -= 1
+        return self.count < 0
