@@ -26,7 +26,7 @@ class Call(NamedTuple):
     """A call of a function in Python from a line of FILES."""
 
     file: str
-    line: int
+    line_number: int
     function: str
 
 
