@@ -22,6 +22,7 @@ from settings.model_list import RemoteModel
 
 OPENAI_HOST = "api.openai.com"
 OPENAI_PATH = "/v1"
+GRADIO = "gradio"  # must be running at the start: it says itself how it is called
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +38,7 @@ def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tup
     if kind == "detect":
         fix = "name its kind in front of the address, for example vllm_chat:host:port"
         raise CannotOpen(f"the server of {shown_name} is unknown: {detected.problem}: {fix}")
-    if detected.problem and (model.must_connect or not model.name):
+    if detected.problem and (model.must_connect or not model.name or kind == GRADIO):
         raise CannotOpen(f"the server of {shown_name} does not respond: {detected.problem}")
     if kind not in APIS:
         raise CannotOpen(
@@ -130,7 +131,7 @@ def make_llamastack_api(
 def make_gradio_api(
     model: RemoteModel, upstream_name: str, kind: str, details: Mapping[str, Any]
 ) -> UpstreamApi:
-    """Raises CannotOpen for a server that was not reached: it says itself how it is called."""
+    """Raises CannotOpen for a server that has not said how it is called."""
     if "functions" not in details:
         raise CannotOpen(f"{model.name}: a gradio server must be running when this server starts")
     return GradioApi(model, upstream_name, details["functions"])
@@ -142,5 +143,5 @@ APIS: Mapping[str, MakeApi] = {
     **dict.fromkeys(FLAVOURS, make_openai_api),
     "tgi": make_tgi_api,
     "llamastack": make_llamastack_api,
-    "gradio": make_gradio_api,
+    GRADIO: make_gradio_api,
 }

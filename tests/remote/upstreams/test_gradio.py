@@ -11,9 +11,12 @@ import pytest
 
 from inference.backend import Backend
 from inference.errors import BadRequest, NotImplementedHere, ServerError, Unavailable
+from inference.remote.detect import Detected
+from inference.remote.open_member import open_member
 from inference.remote.upstreams.gradio_functions import GradioFunctions, read_functions, read_models
 from inference.sampling import Sampling
 from inference.types import Finished, GenerationRequest, Message, Token
+from settings.model_list import RemoteModel, parse_entry
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, event, wait_until
 
@@ -171,6 +174,10 @@ def test_what_h2ogpt_lacks_is_refused(
 def test_a_server_that_was_not_reached_at_the_start_is_refused(open_upstream: OpenModel) -> None:
     with pytest.raises(ServerError, match="must be running"):
         open_upstream("gradio")
+    model = parse_entry(1, {"base_model": "m", "inference_server": "gradio:127.0.0.1:9:ann:wrong"})
+    assert isinstance(model, RemoteModel)
+    with pytest.raises(ServerError, match="the server of m does not respond: it refuses the login"):
+        open_member(model, Detected("gradio", problem="it refuses the login"))
 
 
 def functions_of(config: object) -> GradioFunctions | None:
