@@ -1,26 +1,45 @@
-"""Models side by side in the playground, in Chromium: two on another server, and one whose server is down."""
+"""Models side by side in the playground, in Chromium: two on another server, and two whose servers fail."""
 
 import json
 from collections.abc import Iterator
 
 import pytest
 from selenium.webdriver import Chrome
+from selenium.webdriver.support.ui import Select
 
 from tests.live.browser_page import Page, visit
+from tests.remote.fake_upstream import FakeUpstream, Reply, document, running_loop, start
+from tests.remote.openai_chunks import text_chunk
 from tests.serving import ServerProcess, free_port, serving
 
 pytestmark = pytest.mark.slow
 
 NAMES = ["left", "right", "down"]
+BROKEN = "broken"  # its server breaks off in the middle of each answer
+BEGINNING = "The capital of"
 
 
 @pytest.fixture(scope="module")
-def front(server: ServerProcess) -> Iterator[ServerProcess]:
+def broken() -> Iterator[FakeUpstream]:
+    upstream = FakeUpstream()
+    upstream.reply = lambda sent: (
+        document({"data": [{"id": BROKEN, "max_model_len": 512}]})
+        if sent.method == "GET"
+        else Reply([text_chunk(BEGINNING), 0.3, "reset"])
+    )
+    with running_loop() as loop:
+        start(upstream, loop)
+        yield upstream
+
+
+@pytest.fixture(scope="module")
+def front(server: ServerProcess, broken: FakeUpstream) -> Iterator[ServerProcess]:
     addresses = [server.url, server.url, f"http://127.0.0.1:{free_port()}"]
     entries = [
         {"base_model": "models/demo", "display_name": name, "inference_server": f"hearth:{address}"}
         for name, address in zip(NAMES, addresses, strict=True)
     ]
+    entries.append({"base_model": BROKEN, "inference_server": f"vllm:{broken.url}/v1"})
     options = ("--tuning-dir", "off", "--responses-store", "off", "--log-level", "warning")
     with serving("--models", json.dumps(entries), *options) as front:
         yield front
@@ -86,6 +105,30 @@ def test_a_column_fails_by_itself(page: Page) -> None:
     assert [text.strip() for text in texts] == ["Paris.", "Paris.", ""]
     errors = page.texts(".column-error")
     assert errors[:2] == ["", ""] and "down" in errors[2]
+
+
+def test_a_column_whose_server_breaks_off_keeps_its_text_and_says_why(page: Page) -> None:
+    compare_with(page, BROKEN)
+    page.set("temperature", 0)
+    page.write("Prompt", "The capital of France is")
+    texts = page.generate()
+    assert [text.strip() for text in texts] == ["Paris.", "Paris.", BEGINNING]
+    errors = page.texts(".column-error")
+    assert errors[:2] == ["", ""] and "the server behind broken sent a broken answer" in errors[2]
+
+
+@pytest.mark.parametrize("dialect", ["llama_stack", "openai"])
+def test_an_answer_whose_server_breaks_off_stays_with_its_reason(
+    dialect: str, front: ServerProcess, chrome: Chrome
+) -> None:
+    with visit(chrome, front.url) as page:
+        page.open()
+        page.choose("dialects", dialect)
+        Select(page.find("#model select")).select_by_value(BROKEN)
+        page.write("Prompt", "The capital of France is")
+        assert [text.strip() for text in page.generate()] == [BEGINNING]
+        notice = page.find("#notice").text
+        assert "The answer broke off" in notice and "the server behind broken sent a broken answer" in notice
 
 
 def test_dialects_that_name_no_model_cannot_compare(page: Page) -> None:
