@@ -16,7 +16,6 @@ from hub.fetch_dataset import fetch_dataset
 from hub.resolve import make_hub
 from inference.backend import Backend
 from inference.models import Models
-from inference.process.mmap_release import is_mapped
 from inference.process.rss import resident_memory
 from settings.groups import tuning_folder, tuning_processes
 from settings.schema import Settings
@@ -128,7 +127,6 @@ def training_base(
         rope_factor=settings.rope_factor,
         allow_pickle=settings.allow_pickle,
         weight_file=str(weight_file.resolve()) if weight_file else "",
-        shares_weights=weight_file is not None and is_mapped(weight_file),
     )
 
 

@@ -26,6 +26,7 @@ from tuning.jobs.starting_point import (
     with_finetuning_type,
 )
 from tuning.jobs.workspace import Workspace
+from tuning.served_weights import with_served_weights
 from tuning.store.datasets import Datasets
 from tuning.store.files import TRAINING
 from tuning.store.jobs import find_job, insert_job, refuse_existing
@@ -188,7 +189,8 @@ class Jobs:
     ) -> Draft:
         """What can change or be deleted is copied to the folder. Raises BadRequest."""
         validation, initial = request.validation, folder / INITIAL_MODEL
-        base, changed = self._workspace.base, start.full_model if is_full(request) else start.adapter
+        base = with_served_weights(self._workspace.base)
+        changed = start.full_model if is_full(request) else start.adapter
         if changed:
             shutil.copytree(changed.folder, initial, copy_function=os.link)
         if start.full_model:  # one under an adapter stays: it cannot be deleted before the job has ended

@@ -13,6 +13,7 @@ from typing import Any
 from inference.errors import BadRequest, Internal, ServerError
 from inference.process.child_program import describe_exit
 from tuning.jobs.process import ChildProcess
+from tuning.served_weights import with_served_weights
 from tuning.trainer.messages import Arrays, TrainerMessage, read_message, write_message
 from tuning.types import TrainingBase
 
@@ -35,7 +36,7 @@ class TrainerProcess:
 
     def __init__(self, command: Sequence[str], folder: Path, base: TrainingBase, nice: int) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / BASE_FILE).write_text(json.dumps(dataclasses.asdict(base)))
+        (folder / BASE_FILE).write_text(json.dumps(dataclasses.asdict(with_served_weights(base))))
         own, other = socket.socketpair()
         with other:
             descriptor = other.fileno()

@@ -22,6 +22,7 @@ from torch import Tensor
 from inference.native.packed_matrix import PackedMatrix, matrix_sizes
 from inference.native.prefault import array_type, round_up
 from inference.native.structs import NativeDtype
+from inference.native.weight_cache.replace_memory import replace_memory
 from inference.process.cache_folder import UntrustedFile, open_own
 
 MAGIC = b"HEARTHW1"  # changes with the layout
@@ -83,27 +84,39 @@ def write_weight_file(
     tensors: Mapping[str, Tensor],
     matrices: Mapping[str, Sequence[PackedMatrix]],
 ) -> None:
-    """Write a file that only its owner can read, or leave none. Raises OSError."""
+    """Write a file that only its owner can read, or leave none. Raises OSError.
+
+    The memory of the matrices is then that of the file, see replace_memory.
+    """
     header, blocks = lay_out(about, tensors, matrices)
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)  # of an earlier process with this id, or a link of another user
     try:
-        with open(os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "wb") as file:
-            file.truncate(data_offset(header))
-            file.seek(0, os.SEEK_END)
-            sums = hashlib.sha256()
-            for block in blocks:
-                write_block(file, block)
-                sums.update(page_sums(block))
-            file.seek(0)
-            file.write(PREFIX.pack(MAGIC, len(header), hashlib.sha256(header).digest(), sums.digest()))
-            file.write(header)
-            file.flush()
+        with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "wb") as file:
+            offsets = write_content(file, header, blocks)
             os.fsync(file.fileno())
-        temporary.rename(path)
+            temporary.rename(path)
+            places = list(zip(blocks, offsets, strict=True))
+            replace_memory(file.fileno(), places[len(tensors) :])
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+
+
+def write_content(file: Any, header: bytes, blocks: Sequence[Tensor]) -> list[int]:
+    """Write the blocks, then what is before them; returns where each block begins."""
+    file.truncate(data_offset(header))
+    file.seek(0, os.SEEK_END)
+    sums, offsets = hashlib.sha256(), list[int]()
+    for block in blocks:
+        offsets.append(file.tell())
+        write_block(file, block)
+        sums.update(page_sums(block))
+    file.seek(0)
+    file.write(PREFIX.pack(MAGIC, len(header), hashlib.sha256(header).digest(), sums.digest()))
+    file.write(header)
+    file.flush()
+    return offsets
 
 
 def lay_out(

@@ -77,6 +77,7 @@ def test_a_finished_job_has_numbers_events_and_checkpoints(
     assert not page["has_more"] and page["data"][-1]["message"] == f"Created fine-tuning job: {id}"
     checkpoints = tuning_client.get(f"{JOBS}/{id}/checkpoints").get_json()["data"]
     assert [each["step_number"] for each in checkpoints] == [10, 5]
+    assert all(each["id"].startswith("ftckpt_") and each["fine_tuning_job_id"] == id for each in checkpoints)
     assert checkpoints[0]["fine_tuned_model_checkpoint"] == f"{job['fine_tuned_model']}:ckpt-step-10"
     assert checkpoints[0]["metrics"]["full_valid_loss"] == 0.2
 
@@ -103,6 +104,11 @@ def test_a_running_job_is_paused_resumed_and_cancelled(
     assert tuning_client.post(f"{JOBS}/{id}/cancel").get_json()["status"] == "cancelled"
     message = f"fine_tuning_job_id has ended: its status is cancelled, got '{id}'"
     refusal(tuning_client.post(f"{JOBS}/{id}/cancel"), 400, message, "BadRequestError")
+
+
+@pytest.mark.parametrize("path", ["alpha/graders/run", "alpha/graders/validate", "checkpoints/x/permissions"])
+def test_graders_and_permissions_are_not_there(tuning_client: FlaskClient, path: str) -> None:
+    assert tuning_client.post(f"/v1/fine_tuning/{path}", json={}).status_code == 404
 
 
 @pytest.mark.parametrize("path", ["", "/events", "/checkpoints", "/cancel", "/pause", "/resume"])

@@ -41,6 +41,9 @@ class ScriptedRuns:
         if session_id != SESSION:
             raise NotFound(f"there is no session {session_id}")
 
+    def finish(self, session_id: str) -> None:
+        self.heartbeat(session_id)
+
     def create_run(self, session_id: str, model_seq_id: int, options: RunOptions) -> Promise:
         if options.base_model != "fake/model":
             raise BadRequest("base_model", "must be fake/model", options.base_model)

@@ -95,6 +95,13 @@ def test_a_json_pass_with_an_image_keeps_its_place(api: FlaskClient, runs: Scrip
     assert isinstance(request, RejectedRequest) and "image is not served here" in request.message
 
 
+def test_a_load_with_an_access_token_keeps_its_place(api: FlaskClient, runs: ScriptedRuns) -> None:
+    body = {"model_id": RUN, "seq_id": 9, "path": "tinker://a/weights/b", "weights_access_token": "x"}
+    assert api.post("/api/v1/load_weights", json=body).status_code == 200
+    (request,) = [request for _, _, request in runs.submitted]
+    assert isinstance(request, RejectedRequest) and "weights_access_token" in request.message
+
+
 def test_bodies_without_ids_are_refused_at_once(api: FlaskClient, runs: ScriptedRuns) -> None:
     assert api.post("/api/v1/optim_step", json={"seq_id": 1}).json == {"detail": "model_id is required"}
     reply = api.post("/api/v1/forward_backward", data=b"\xff", content_type=PROTOBUF)

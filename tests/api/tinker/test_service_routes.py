@@ -36,6 +36,12 @@ def test_a_session_and_its_heartbeats(api: FlaskClient) -> None:
     assert statuses == {SESSION: 200, "closed": 410, "unknown": 404}
 
 
+def test_a_session_ends(api: FlaskClient) -> None:
+    body = {"reason": {"type": "errored"}, "detail": None}
+    replies = [api.post(f"/api/v1/sessions/{id}/finish", json=body) for id in (SESSION, "unknown")]
+    assert [(reply.status_code, reply.json == {}) for reply in replies] == [(200, True), (404, False)]
+
+
 def test_a_server_without_tuning_says_so(client: FlaskClient) -> None:
     reply = client.post("/api/v1/create_session", json={})
     assert reply.status_code == 404 and "TUNING_DIR" in reply.json["detail"]
@@ -44,7 +50,11 @@ def test_a_server_without_tuning_says_so(client: FlaskClient) -> None:
 def test_unknown_paths_and_methods_are_refused_in_words(api: FlaskClient) -> None:
     reply = api.post("/api/v1/copy_weights", json={"source_path": "tinker://a/weights/b"})
     assert reply.status_code == 400 and reply.json["detail"].startswith("copy_weights is not served here")
-    assert "detail" in api.post("/api/v1/billing", json={}).json
+    custom_loss = api.post("/api/v1/create_custom_loss", json={})
+    assert custom_loss.status_code == 400 and "forward_backward_custom" in custom_loss.json["detail"]
+    for path in ("billing", "trace_export", "auth/token"):
+        reply = api.post(f"/api/v1/{path}", json={})
+        assert reply.status_code == 404 and "detail" in reply.json
     assert "detail" in api.get("/api/v1/asample").json
 
 

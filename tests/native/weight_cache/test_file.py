@@ -24,6 +24,7 @@ from inference.native.weight_cache.file import (
     read_about,
     write_weight_file,
 )
+from inference.process.mmap_release import is_mapped
 from main import HOME
 
 ABOUT = {"variant": {"dtype": "bfloat16"}}
@@ -194,3 +195,29 @@ def test_matrices_of_another_layout_are_refused(path: Path) -> None:
     place = dict(file.matrices[NativeDtype.INT8.name][0], outputs=SHAPE[0] * 2)
     with pytest.raises(AssertionError, match="layout"):
         MappedMatrix(file, place, None)
+
+
+def test_the_memory_of_written_matrices_is_that_of_the_file(tmp_path: Path) -> None:
+    path, matrix = tmp_path / "weights.packed", PackedMatrix.pack(torch.randn(600, 2000), NativeDtype.F32)
+    address, values, x = matrix.values.data_ptr(), matrix.values.clone(), torch.randn(3, 2000)
+    output = matrix.linear(x)
+    assert not is_mapped(path)
+    write_weight_file(path, ABOUT, {}, {"weight": [matrix]})
+    assert is_mapped(path) and private_bytes(address) <= PAGE, "its last bytes"
+    assert matrix.values.data_ptr() == address and torch.equal(matrix.values, values)
+    assert torch.equal(matrix.linear(x), output)
+    matrix.values[0] += 1  # its own copy of the page
+    ((mapped,),) = mapped_matrices(map_weight_file(path)).values()
+    assert torch.equal(mapped.values, values)
+
+
+def private_bytes(address: int) -> int:
+    """Bytes that only this process has of the mapping that begins at `address`."""
+    mapping = Path("/proc/self/smaps").read_text().partition(f"\n{address:x}-")[2]
+    return int(mapping.partition("Anonymous:")[2].split()[0]) * 1024
+
+
+def test_memory_that_shares_its_pages_with_others_stays(tmp_path: Path) -> None:
+    path, stacks = tmp_path / "weights.packed", matrices()
+    write_weight_file(path, ABOUT, tensors(), stacks)
+    assert not is_mapped(path)

@@ -13,12 +13,12 @@ from inference.load_recipe import find_weight_file, make_recipe
 from inference.model.mapped_model import mapped_file
 from inference.model.quantization.packed_tensor import Dequantized
 from inference.model.quantization.replace import packed_matrices
-from inference.process.mmap_release import is_mapped
 from settings.groups import ModelSettings
 from tests import tiny, weight_caches
 from tests.families import needs_fused
 from tests.tuning.trainer.conftest import job_spec, make_data
 from tests.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
+from tuning.served_weights import with_served_weights
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.lora import LoraOptions
 from tuning.trainer.memory.memory_plan import plan_memory
@@ -49,9 +49,8 @@ def serve(source: Path, folder: Path, dtype: str, quantize: str) -> tuple[Any, T
         quantize=quantize,
         device="cpu",
         weight_file=str(weight_file),
-        shares_weights=is_mapped(weight_file),
     )
-    return served.model, base
+    return served.model, with_served_weights(base)
 
 
 @pytest.fixture
@@ -108,7 +107,7 @@ def one_pass(base: BaseModel, use_dora: bool) -> tuple[Tensor, list[Tensor]]:
 def test_the_plan_counts_shared_weights_once(tmp_path: Path) -> None:
     source = tied_llama(tmp_path)
     _, first = serve(source, tmp_path / "weights", "bfloat16", "none")
-    assert not first.shares_weights, "the first start has packed them in memory of its own"
+    assert not first.shares_weights, "its matrices are smaller than pages"
     _, second = serve(source, tmp_path / "weights", "bfloat16", "none")
     weights, num_norms = {}, 2 * 2 + 1
     for name, base in {"plain": replace(first, weight_file=""), "own": first, "shared": second}.items():
@@ -142,3 +141,12 @@ def test_without_a_usable_file_the_weights_are_loaded(content: bytes | None, tmp
         path.write_bytes(content)
     opened = open_base(base, "int8")
     assert mapped_file(opened.causal) is None and packed_matrices(opened.causal) and not path.exists()
+
+
+@pytest.mark.usefixtures("wait_for_writers")
+def test_the_first_start_shares_its_weights_once_they_are_written(tmp_path: Path) -> None:
+    sizes = {"hidden_size": 768, "intermediate_size": 1024, "vocab_size": 2048, "num_hidden_layers": 1}
+    source = tiny.llama(tmp_path / "llama", **sizes, num_attention_heads=12, num_key_value_heads=12)
+    served, base = serve(source, tmp_path / "weights", "float32", "none")
+    assert mapped_file(served) is None, "they were packed by this start"
+    assert base.shares_weights

@@ -1,0 +1,15 @@
+"""Whether the server has mapped the weights that a trainer maps.
+
+The first start of a model packs them, writes them to the file, and then maps that.
+"""
+
+from dataclasses import replace
+from pathlib import Path
+
+from inference.process.mmap_release import is_mapped
+from tuning.types import TrainingBase
+
+
+def with_served_weights(base: TrainingBase) -> TrainingBase:
+    """The base with shares_weights as it is now."""
+    return replace(base, shares_weights=bool(base.weight_file) and is_mapped(Path(base.weight_file)))
