@@ -6,11 +6,13 @@ them.
 """
 
 import re
+from collections.abc import Sequence
 from typing import Any, NamedTuple, NoReturn
 
 import msgspec
 import numpy as np
 
+from api.long_strings import ByteRun, LongStrings
 from inference import untrusted_json
 from inference.errors import BadRequest, TooLarge
 from inference.process.malloc import prefault_heap
@@ -20,6 +22,13 @@ LARGE_BYTES = 1 << 20  # parse_large parses the bodies that are larger
 SLICE_BYTES = 64 << 10  # counted at a time: a few milliseconds at most
 BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 BYTE_OFFSET = re.compile(r" \(byte (\d+)\)$")
+
+
+class JsonCounts(NamedTuple):
+    """The number of keys in a JSON, and the long runs of bytes within its strings."""
+
+    num_keys: int
+    runs: Sequence[ByteRun]
 
 
 class CountLimit(NamedTuple):
@@ -39,23 +48,28 @@ LIMITS = (
 MAX_STRINGS = 1 << 18
 MAX_ESCAPE_SIGNS = 1 << 22  # backslashes
 QUOTE, BACKSLASH, SIGNS = b'"', b"\\", b"".join(limit.signs for limit in LIMITS)
+FIRST_PLAIN = 0x20  # bytes below it are control characters
 CONTAINERS = (dict, list)
 VALUE_BYTES = 64 << 20  # of as many values as LIMITS allows, without the characters of their texts
 MAX_CHAR_BYTES = 4  # in memory, of a character that takes one byte in the body
 UNCOUNTED = bytes(set(range(256)) - set(QUOTE + SIGNS))
 
 
-def check_counts(data: bytes) -> int:
-    """The number of keys in the JSON of `data`. Raises TooLarge for more of anything than its limit.
+def check_counts(data: bytes) -> JsonCounts:
+    """Count what is in the JSON of `data`. Raises TooLarge for more of anything than its limit.
 
     Data that is not JSON has any count, up to the limits.
     """
     counts, num_quotes, num_escape_signs, start = [0] * len(LIMITS), 0, 0, 0
+    runs: list[ByteRun] = []
     while start < len(data):
         stop = end_of_slice(data, start)
         section = data[start:stop]
         num_escape_signs += section.count(BACKSLASH)
         between_quotes = without_escapes(section).translate(None, UNCOUNTED).split(QUOTE)
+        if num_quotes % 2 and len(between_quotes) == 1 and is_plain(section):
+            first = runs.pop().start if runs and runs[-1].stop == start else start
+            runs.append(ByteRun(first, stop))
         outside = b"".join(between_quotes[num_quotes % 2 :: 2])
         num_quotes += len(between_quotes) - 1
         for index, (what, signs, limit) in enumerate(LIMITS):
@@ -64,7 +78,12 @@ def check_counts(data: bytes) -> int:
         refuse_above(num_quotes // 2, MAX_STRINGS, "strings")
         refuse_above(num_escape_signs, MAX_ESCAPE_SIGNS, "backslashes, which begin escapes in strings")
         start = stop
-    return counts[-1]
+    return JsonCounts(counts[-1], runs)
+
+
+def is_plain(section: bytes) -> bool:
+    """Whether bytes of a string are its characters as they are: no escapes, and no control characters."""
+    return BACKSLASH not in section and int(np.frombuffer(section, np.uint8).min()) >= FIRST_PLAIN
 
 
 def without_escapes(section: bytes) -> bytes:
@@ -91,12 +110,14 @@ def parse_large(data: bytes) -> Any:
 
     Raises BadRequest; TooLarge for more values than LIMITS; MemoryError if they may not fit into memory.
     """
-    num_keys = check_counts(data)
-    check_memory(VALUE_BYTES + MAX_CHAR_BYTES * len(data))
-    prefault_heap(len(data))
-    start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
+    num_keys, runs = check_counts(data)
+    check_memory(VALUE_BYTES + 2 * MAX_CHAR_BYTES * len(data))
     try:
-        value = msgspec.json.decode(memoryview(data)[start:])
+        long_strings = LongStrings(data, runs)
+        prefault_heap(len(data))
+        value = decode(long_strings.without_runs)
+        if not long_strings.put_back(value):
+            value = decode(data)
     except UnicodeDecodeError:
         refuse("is not UTF-8")
     except RecursionError:
@@ -107,6 +128,11 @@ def parse_large(data: bytes) -> Any:
     if count_keys(value) < num_keys:
         refuse("repeats a key in one object")
     return value
+
+
+def decode(data: bytes) -> Any:
+    start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
+    return msgspec.json.decode(memoryview(data)[start:])
 
 
 def check_memory(num_bytes: int) -> None:

@@ -54,7 +54,7 @@ JSON_VALUES = st.recursive(
 def test_the_keys_are_counted_in_slices_of_any_size(value: Any, slice_bytes: int, ascii: bool) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(large_json, "SLICE_BYTES", slice_bytes)
-        assert check_counts(json.dumps(value, ensure_ascii=ascii).encode()) == count_keys(value)
+        assert check_counts(json.dumps(value, ensure_ascii=ascii).encode()).num_keys == count_keys(value)
 
 
 FAULTS = {

@@ -1,0 +1,74 @@
+"""Long strings of large bodies are decoded in slices, to the same values as in one call."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from api import large_json, long_strings
+from api.json_body import parse
+from api.large_json import LARGE_BYTES, check_counts, parse_large
+from api.long_strings import LongStrings
+from inference.errors import BadRequest
+
+LENGTH = 3 * LARGE_BYTES
+TEXTS = {
+    "ascii": "a b c ",
+    "latin": "é b ",
+    "cjk": "漢字",
+    "emoji": "😀 a",
+    "escapes": 'a\\n"' + "ü" * 70_000,
+}
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_a_long_text_is_the_text_that_was_sent(name: str) -> None:
+    text = TEXTS[name] * (LENGTH // len(TEXTS[name]))
+    value = {"prompt": ["x", {"a": text}, 1], text[:40]: text + "end"}
+    assert parse(json.dumps(value, ensure_ascii=False).encode()) == value
+
+
+TEXT = st.text(alphabet='a,:[{"\\é漢😀\n', max_size=60)
+JSON_VALUES = st.recursive(
+    st.none() | st.integers() | TEXT,
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(TEXT, inner, max_size=4),
+)
+
+
+@given(JSON_VALUES, st.integers(2, 9), st.integers(1, 9))
+def test_runs_of_any_length_find_their_strings(value: Any, slice_bytes: int, decoded_bytes: int) -> None:
+    data = json.dumps(value, ensure_ascii=False).encode()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(large_json, "SLICE_BYTES", slice_bytes)
+        patch.setattr(long_strings, "MIN_RUN_BYTES", 1)
+        patch.setattr(long_strings, "DECODED_BYTES", decoded_bytes)
+        assert parse_large(data) == value
+
+
+def test_a_run_in_a_key_does_not_find_its_string() -> None:
+    data = json.dumps({"é" * LENGTH: 1}, ensure_ascii=False).encode()
+    strings = LongStrings(data, check_counts(data).runs)
+    assert len(strings.without_runs) < LENGTH and not strings.put_back(json.loads(strings.without_runs))
+    assert parse(data) == {"é" * LENGTH: 1}
+
+
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [(b"\xff", "is not UTF-8"), (b"\xed\xa0\x80", "is not UTF-8"), (b"\x01", "is not JSON")],
+)
+def test_bytes_that_no_string_may_have_are_refused(fault: bytes, message: str) -> None:
+    half = b"a" * (LENGTH // 2)
+    with pytest.raises(BadRequest, match=message):
+        parse(b'{"prompt": "' + half + fault + half + b'"}')
+
+
+def test_no_slice_of_a_text_takes_long() -> None:
+    text = ("漢 b" * (30 << 18)).encode()
+    longest_s, last = 0.0, time.thread_time()
+    for _ in long_strings.decode_slices(text, 0, len(text)):
+        now = time.thread_time()
+        longest_s, last = max(longest_s, now - last), now
+    assert longest_s < 0.01
