@@ -64,6 +64,9 @@ def completion_requests(
         num_logprobs = max(body.logprobs, body.prompt_logprobs or 0)
         generation_request = replace(generation_request, prompt_logprobs=num_logprobs)
     prompts = split_prompts(body.prompt or "", "prompt", settings.max_client_batch_size)
+    if body.output_token_ids and len(prompts) > 1:
+        rule = f"output_token_ids are the start of one answer: send one prompt, got {len(prompts)}"
+        raise InvalidParameter(rule, "output_token_ids")
     return [replace(generation_request, prompt=prompt) for prompt in prompts]
 
 

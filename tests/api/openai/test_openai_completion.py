@@ -223,6 +223,14 @@ def test_an_end_of_text_token_is_sent_with_the_end(client: FlaskClient, backend:
     assert [chunk["usage"]["completion_tokens"] for chunk in (first, last)] == [1, 2]
 
 
+def test_the_first_tokens_of_an_answer_belong_to_one_prompt(client: FlaskClient) -> None:
+    assert client.post(COMPLETIONS, json={"prompt": ["a"], "output_token_ids": [5]}).status_code == 200
+    response = client.post(COMPLETIONS, json={"prompt": ["a", "b"], "output_token_ids": [5]})
+    error = response.get_json()["error"]
+    assert (response.status_code, error["param"]) == (400, "output_token_ids")
+    assert error["message"].endswith("send one prompt, got 2")
+
+
 def test_a_list_of_ids_is_one_prompt(client: FlaskClient, backend: FakeBackend) -> None:
     get_response(client, COMPLETIONS, prompt=[1, 2, 3])
     assert [request.prompt for request in backend.requests] == [[1, 2, 3]]
