@@ -20,7 +20,10 @@ HOW_TO_SEND = f"must be {MIMETYPE}"
 
 
 class FormFile(NamedTuple):
-    """stream: what `open_file` has returned, with the file's bytes."""
+    """A file of the form.
+
+    stream: what `open_file` has returned, with the file's bytes.
+    """
 
     filename: str
     stream: Any

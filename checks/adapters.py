@@ -38,7 +38,10 @@ CheckFit = Callable[[str, Repository | Path], "AdapterCheck"]
 
 @dataclass(frozen=True, slots=True)
 class AdapterCheck:
-    """num_values: numbers that the adapter has in memory; 0 if it is refused or unknown."""
+    """The check of one adapter.
+
+    num_values: numbers that the adapter has in memory; 0 if it is refused or unknown.
+    """
 
     finding: Finding
     num_values: int = 0

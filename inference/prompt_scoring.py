@@ -21,7 +21,10 @@ class PromptScoring:
 
 @dataclass(frozen=True, slots=True)
 class PlaceScores:
-    """candidates: the logprob of each candidate of the place. draws: (id, logprob) of each drawn token."""
+    """The scores of one place of the prompt.
+
+    candidates: the logprob of each candidate of the place. draws: (id, logprob) of each drawn token.
+    """
 
     candidates: tuple[float, ...] = ()
     draws: tuple[tuple[int, float], ...] = ()

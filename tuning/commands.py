@@ -14,7 +14,10 @@ Result = TypeVar("Result")
 
 
 class Commands:
-    """is_closed: set once by `close`; the owner ends after the commands that have arrived."""
+    """The functions that wait for the owner's thread.
+
+    is_closed: set once by `close`; the owner ends after the commands that have arrived.
+    """
 
     def __init__(self) -> None:
         self._waiting: SimpleQueue[Callable[[], None]] = SimpleQueue()

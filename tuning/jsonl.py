@@ -30,7 +30,10 @@ def count_rows(path: Path, field: str) -> int:
 
 
 class InvalidLine(BadRequest):
-    """line: from 1; None: the file as a whole."""
+    """A line of a file breaks a rule.
+
+    line: from 1; None: the file as a whole.
+    """
 
     def __init__(self, field: str, line: int | None, rule: str) -> None:
         super().__init__("", rule if line is None else f"Line {line}: {rule}")

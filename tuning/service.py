@@ -39,7 +39,9 @@ OWN_PROGRAMS = Programs(
 
 
 class TuningService:
-    """max_file_bytes: of an upload; num_slots: jobs that train at the same time.
+    """What the APIs call: the files, datasets, jobs and training runs below one folder.
+
+    max_file_bytes: of an upload; num_slots: jobs that train at the same time.
 
     max_runs       training runs in memory at a time
     adapters       what serves adapters; None: the backend serves none

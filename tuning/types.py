@@ -269,7 +269,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
-    """data: of type "metrics", the figures of a step; else None."""
+    """A line of a job's log.
+
+    data: of type "metrics", the figures of a step; else None.
+    """
 
     id: str
     created: int

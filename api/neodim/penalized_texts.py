@@ -15,7 +15,10 @@ NO_EXTENT = PenaltyExtent(0, ())
 
 
 class PenalizedTexts:
-    """start, end: the extents at the first and the last step; start_text, end_texts: of each sequence."""
+    """Notes the tokens of all sequences, and so what the penalty covered.
+
+    start, end: the extents at the first and the last step; start_text, end_texts: of each sequence.
+    """
 
     def __init__(self, window: PenaltyWindow | None, tokenizer: PlainTokenizer, num_sequences: int) -> None:
         self._window = window

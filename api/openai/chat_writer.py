@@ -29,6 +29,8 @@ TGI_DELTA: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls":
 class ChatWriter:
     """A Writer of chat completions.
 
+    echo                 text in front of every answer
+    is_tool_forced       tool_choice names one tool: then finish_reason is stop even with calls
     calls_finish_reason  finish_reason of an answer that ended to wait for the results of its calls
     """
 
@@ -38,9 +40,6 @@ class ChatWriter:
     error_in_stream = staticmethod(error_in_stream)
 
     def __init__(self, options: ReplyOptions, echo: str = "", is_tool_forced: bool = False) -> None:
-        """echo            text in front of every answer
-        is_tool_forced  tool_choice names one tool: then finish_reason is stop even with calls
-        """
         self.options = options
         self.echo = echo
         self.is_tool_forced = is_tool_forced

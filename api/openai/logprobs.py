@@ -13,7 +13,9 @@ from inference.types import PromptToken, Token, TopLogprob
 
 @dataclass(frozen=True, slots=True)
 class LogprobsFormatter:
-    """num_top        alternatives to report for each token
+    """Writes the logprobs of one request.
+
+    num_top        alternatives to report for each token
     tokens_as_ids  name tokens as token_id:123 in place of their text
     """
 

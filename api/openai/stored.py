@@ -37,7 +37,10 @@ Result = TypeVar("Result")
 
 
 class StoredRoute(NamedTuple):
-    """path: below /v1, and below the prefix of Llama Stack's clients"""
+    """A route of stored objects.
+
+    path: below /v1, and below the prefix of Llama Stack's clients
+    """
 
     method: str
     path: str

@@ -22,7 +22,10 @@ class PageQuery:
 
 
 class Page(NamedTuple):
-    """has_more: there are further rows after these."""
+    """Some rows of a list.
+
+    has_more: there are further rows after these.
+    """
 
     rows: list[StoredItem]
     has_more: bool

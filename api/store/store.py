@@ -44,7 +44,9 @@ def default_path() -> Path:
 
 
 class Store:
-    """max_bytes      size of the database from which on the oldest objects are deleted
+    """The stored objects of all owners, in one database.
+
+    max_bytes      size of the database from which on the oldest objects are deleted
     max_age_s      objects that did not change for this long are deleted
     sweep_every_s  interval in which they are looked for, when the store is used
     """

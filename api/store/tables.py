@@ -25,7 +25,9 @@ Items = Mapping[Origin, Sequence[StoredItem]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StoredObject:
-    """previous          id of the response that this response continues
+    """A response, a conversation or a chat completion, as JSON.
+
+    previous          id of the response that this response continues
     conversation      id of the conversation that this response continues
     conversation_end  number of the conversation's last item before this response
     is_running        the response is in progress, and a later `finish` completes it

@@ -13,7 +13,10 @@ State = Literal["finished", "failed"]
 
 
 class SampleCompletion(NamedTuple):
-    """number: ascending, also over restarts of the server; the client returns the last one as its cursor."""
+    """The end of one request.
+
+    number: ascending, also over restarts of the server; the client returns the last one as its cursor.
+    """
 
     number: int
     request_id: str

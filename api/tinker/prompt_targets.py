@@ -15,7 +15,10 @@ NO_TOKEN = -1  # a cell that requests nothing
 
 @dataclass(frozen=True, slots=True)
 class PromptTargets:
-    """tensor: the ids as the client sent them. candidates: the ids of each place."""
+    """The ids to score at each place of a prompt.
+
+    tensor: the ids as the client sent them. candidates: the ids of each place.
+    """
 
     tensor: Tensor
     candidates: Sequence[Sequence[int]]

@@ -32,7 +32,10 @@ class Csr:
 
 @dataclass(frozen=True, slots=True)
 class Tensor:
-    """values: flat, float32 or int64. shape: as the client says; None: that of `values`. csr: None: dense."""
+    """A dense or sparse tensor of a body.
+
+    values: flat, float32 or int64. shape: as the client says; None: that of `values`. csr: None: dense.
+    """
 
     values: Array
     shape: Sequence[int] | None = None

@@ -14,7 +14,10 @@ MAX_PATH_CHARS = 4096
 
 
 class Fence:
-    """folders: the setting ADAPTER_DIRS, as the user wrote them."""
+    """The folders below which a client may name adapters.
+
+    folders: the setting ADAPTER_DIRS, as the user wrote them.
+    """
 
     def __init__(self, folders: Sequence[str]) -> None:
         self._folders = [Path(os.path.abspath(Path(folder).expanduser())) for folder in folders]

@@ -17,7 +17,10 @@ from inference.process.memory_shortage import is_memory_shortage
 
 
 class LoadedAdapter(NamedTuple):
-    """rank: the largest of its modules. nbytes: in the memory of this process."""
+    """What is known of an adapter once it is in memory.
+
+    rank: the largest of its modules. nbytes: in the memory of this process.
+    """
 
     rank: int
     nbytes: int

@@ -51,7 +51,10 @@ T = TypeVar("T")
 
 
 class RemoteTokenizer:
-    """upstream_name: the model's name at the server. has_detokenizer: the server turns ids into text too."""
+    """The tokenizer of one model at one server.
+
+    upstream_name: the model's name at the server. has_detokenizer: the server turns ids into text too.
+    """
 
     def __init__(self, model: RemoteModel, upstream_name: str, *, has_detokenizer: bool) -> None:
         root = replace(model.server, url=model.server.url.removesuffix(OPENAI_PREFIX))

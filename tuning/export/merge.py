@@ -19,7 +19,10 @@ EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "lm_head", "output")
 
 @dataclass(frozen=True, slots=True)
 class MergedModel:
-    """model: in float32; base_folder: of its tokenizer; dtype: of the base's files."""
+    """A model to export, with its tokenizer.
+
+    model: in float32; base_folder: of its tokenizer; dtype: of the base's files.
+    """
 
     model: Any
     tokenizer: Any

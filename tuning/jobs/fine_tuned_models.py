@@ -45,7 +45,9 @@ class TrainedModel:
 
 
 class FineTunedModels:
-    """folder: of the results; base_names: of the served model, as in TrainingBase.
+    """Keeps the results of tuning, and has them served under their names.
+
+    folder: of the results; base_names: of the served model, as in TrainingBase.
 
     adapters, host  None: the server can serve none of the kind
     """

@@ -39,7 +39,10 @@ ADAPTER_FIELDS = (
 
 @dataclass(frozen=True, slots=True)
 class ModelSizes:
-    """model_type: as in the model's config.json; context: most tokens of a row."""
+    """What the defaults of a model depend on.
+
+    model_type: as in the model's config.json; context: most tokens of a row.
+    """
 
     hidden_size: int
     model_type: str
@@ -47,7 +50,10 @@ class ModelSizes:
 
 
 class Rule(NamedTuple):
-    """accepts: whether a value is allowed; words: which are, to follow the name of the field."""
+    """Which values a hyperparameter may have.
+
+    accepts: whether a value is allowed; words: which are, to follow the name of the field.
+    """
 
     accepts: Callable[[Any], bool]
     words: str

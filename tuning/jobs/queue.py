@@ -37,7 +37,10 @@ log = logging.getLogger(__name__)
 
 
 class JobQueue:
-    """num_slots: jobs that train at the same time."""
+    """The queue of all jobs, and the thread that works on it.
+
+    num_slots: jobs that train at the same time.
+    """
 
     def __init__(self, workspace: Workspace, num_slots: int, poll_s: float = POLL_S) -> None:
         self._workspace = workspace

@@ -19,7 +19,9 @@ SAVE_TIMEOUT_S = 60.0  # a trainer that is to pause may take so long for its ste
 
 @dataclass(slots=True, eq=False)
 class JobRun:
-    """started_at   time.monotonic() of its start
+    """A program of a job that runs.
+
+    started_at   time.monotonic() of its start
     stop_reason  why the trainer was told to save its state and to end
     deadline     time.monotonic() at which it is killed
     next_log     time.monotonic() of the next log line of its progress

@@ -15,7 +15,9 @@ from tuning.types import FINISHED, Job, JobRequest
 
 @dataclass(frozen=True, slots=True)
 class StartingPoint:
-    """full_model: all weights that were trained here; None: those of the served model.
+    """What a job trains.
+
+    full_model: all weights that were trained here; None: those of the served model.
 
     adapter  that the training goes on from; None: a new one, or none
     """

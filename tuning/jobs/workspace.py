@@ -28,7 +28,10 @@ class Programs:
 
 @dataclass(frozen=True, slots=True)
 class Workspace:
-    """free_bytes: memory that each process of a trainer may take beside what the server keeps."""
+    """What each stage of a job gets.
+
+    free_bytes: memory that each process of a trainer may take beside what the server keeps.
+    """
 
     database: Database
     folder: Path

@@ -23,7 +23,10 @@ log = logging.getLogger(__name__)
 
 
 class Checkpoints:
-    """folder: of the runs; models: what serves adapters by name."""
+    """The checkpoints of all runs, by their paths.
+
+    folder: of the runs; models: what serves adapters by name.
+    """
 
     def __init__(self, folder: Path, database: Database, models: FineTunedModels) -> None:
         self._folder, self._database, self._models = folder, database, models

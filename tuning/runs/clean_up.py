@@ -21,7 +21,10 @@ UNUSED_SNAPSHOT_S = 24 * 3600.0
 
 
 class CleanUp:
-    """folder: of all runs."""
+    """Parks and removes what is not used any more, each time that it runs.
+
+    folder: of all runs.
+    """
 
     def __init__(
         self,

@@ -8,7 +8,10 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metri
 
 @dataclass(slots=True)
 class RunCounts:
-    """requests: executed; tokens: of passes; seconds: of all requests."""
+    """What has been done since the start.
+
+    requests: executed; tokens: of passes; seconds: of all requests.
+    """
 
     requests: int = 0
     tokens: int = 0
@@ -16,7 +19,10 @@ class RunCounts:
 
 
 class RunsCollector:
-    """num_resident: runs in the trainer's memory; num_waiting: requests that have not begun."""
+    """Collects the metrics of runs when they are asked for.
+
+    num_resident: runs in the trainer's memory; num_waiting: requests that have not begun.
+    """
 
     def __init__(
         self, counts: RunCounts, num_resident: Callable[[], int], num_waiting: Callable[[], int]

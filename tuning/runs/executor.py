@@ -51,7 +51,10 @@ log = logging.getLogger(__name__)
 
 
 class RunExecutor:
-    """folder: of all runs."""
+    """Executes the requests of all runs, one after the other.
+
+    folder: of all runs.
+    """
 
     def __init__(
         self, folder: Path, database: Database, residents: ResidentRuns, checkpoints: Checkpoints

@@ -40,7 +40,10 @@ def to_plan(header: Mapping[str, Any]) -> RunPlan:
 
 
 class RunMemory:
-    """free_bytes: memory that each process of a trainer may take beside what the server keeps."""
+    """Says how much memory is left for runs.
+
+    free_bytes: memory that each process of a trainer may take beside what the server keeps.
+    """
 
     def __init__(self, free_bytes: Callable[[], int]) -> None:
         self._free_bytes = free_bytes

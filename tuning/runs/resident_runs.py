@@ -50,7 +50,10 @@ class RunTrainer(Protocol):
 
 @dataclass(slots=True)
 class ResidentRun:
-    """num_trained: parameters; has_gradients: of passes since the last optimizer step."""
+    """A run in the memory of the trainer.
+
+    num_trained: parameters; has_gradients: of passes since the last optimizer step.
+    """
 
     plan: RunPlan
     num_trained: int
@@ -58,7 +61,10 @@ class ResidentRun:
 
 
 class ResidentRuns:
-    """folder: of all runs; max_runs: in memory at a time."""
+    """The runs in the memory of the trainer, which is started for the first one.
+
+    folder: of all runs; max_runs: in memory at a time.
+    """
 
     def __init__(
         self,

@@ -43,7 +43,10 @@ ARRAY_FIELDS = ("data", "logprobs")  # of ForwardBackward and PassOutput
 
 
 class SavedValue(NamedTuple):
-    """value: a request that has not begun, or the result of one."""
+    """An item of a queue in the file.
+
+    value: a request that has not begun, or the result of one.
+    """
 
     run_id: str
     seq_id: int

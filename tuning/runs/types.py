@@ -115,7 +115,10 @@ RunRequest = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RunCreated:
-    """path: of the checkpoint that the run began with; None: it began with a new adapter."""
+    """The result of creating a run.
+
+    path: of the checkpoint that the run began with; None: it began with a new adapter.
+    """
 
     run_id: str
     path: str | None = None
@@ -123,7 +126,10 @@ class RunCreated:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PassOutput:
-    """logprobs: by datum, of each target, float32 (N,) or (N, K); metrics: by name:reduction."""
+    """The result of a pass.
+
+    logprobs: by datum, of each target, float32 (N,) or (N, K); metrics: by name:reduction.
+    """
 
     logprobs: Sequence[np.ndarray]
     metrics: Mapping[str, float]
@@ -136,7 +142,10 @@ class StepOutcome:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WeightsSaved:
-    """path: None for a snapshot, which has a sampler_id instead."""
+    """The result of saving a checkpoint.
+
+    path: None for a snapshot, which has a sampler_id instead.
+    """
 
     path: str | None
     sampler_id: str | None = None

@@ -36,7 +36,10 @@ class UnknownDataset(NotFound):
 
 
 class Datasets:
-    """fetch: fetches a dataset of the Hub; None: none can be named."""
+    """The registered datasets.
+
+    fetch: fetches a dataset of the Hub; None: none can be named.
+    """
 
     def __init__(
         self, database: Database, folder: Path, files: Files, fetch: FetchDataset | None = None

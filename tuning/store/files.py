@@ -73,7 +73,10 @@ class Upload:
 
 
 class Files:
-    """max_bytes: of one file; in_use: which unfinished job needs a file."""
+    """The files that clients have uploaded, and those that jobs have written for them.
+
+    max_bytes: of one file; in_use: which unfinished job needs a file.
+    """
 
     def __init__(self, database: Database, folder: Path, max_bytes: int, in_use: InUse) -> None:
         self.max_bytes = max_bytes

@@ -31,7 +31,10 @@ class ListPage(NamedTuple, Generic[Value]):
 
 
 class Table(Generic[Value]):
-    """type: a dataclass that msgspec writes and reads."""
+    """One table of the database.
+
+    type: a dataclass that msgspec writes and reads.
+    """
 
     def __init__(self, name: str, type: type[Value]) -> None:
         self.name = name

@@ -9,7 +9,10 @@ LINES_OF_FILE = 10  # of a whole job, where no terminal reads them
 
 
 class ProgressBar:
-    """now: returns the Unix time."""
+    """Shows the steps of one job.
+
+    now: returns the Unix time.
+    """
 
     def __init__(self, output: TextIO, now: Callable[[], float] = time.time) -> None:
         self._output = output

@@ -14,7 +14,10 @@ class RefusedRequest(Exception):
 
 
 class ServerClient:
-    """verify: check the certificate, if the URL is https."""
+    """Sends requests to one server.
+
+    verify: check the certificate, if the URL is https.
+    """
 
     def __init__(self, url: str, api_key: str | None, verify: bool) -> None:
         self._url = url.rstrip("/")

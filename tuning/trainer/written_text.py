@@ -23,7 +23,10 @@ SAMPLED_ROWS = 64  # texts that are written at once
 
 @dataclass(frozen=True, slots=True)
 class WrittenText:
-    """token_ids: more than one; the model wrote those after the first prefix_length."""
+    """A prefix, and what the model wrote after it.
+
+    token_ids: more than one; the model wrote those after the first prefix_length.
+    """
 
     token_ids: list[int]
     prefix_length: int

@@ -14,7 +14,10 @@ FILE_PREFIX = "file-"  # of the ids of uploaded files, which may be named instea
 
 
 class DatasetIds(NamedTuple):
-    """validation: empty: none"""
+    """The ids of a request's datasets.
+
+    validation: empty: none
+    """
 
     training: str
     validation: str

@@ -52,7 +52,10 @@ def read_request(request_type: type[RequestType]) -> RequestType:
 
 @dataclass(frozen=True, slots=True)
 class RequestParser:
-    """models: the served ones; fence: around the folders that a client may name."""
+    """Converts bodies to JobRequests.
+
+    models: the served ones; fence: around the folders that a client may name.
+    """
 
     models: Models
     fence: Fence

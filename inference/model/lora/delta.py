@@ -12,7 +12,10 @@ from inference.model.lora.low_rank import Products, products_for
 
 
 class ModuleDelta(Protocol):
-    """nbytes: of its tensors."""
+    """The change of one layer.
+
+    nbytes: of its tensors.
+    """
 
     @property
     def nbytes(self) -> int: ...

@@ -138,7 +138,10 @@ class TgiApi:
 
 
 class TgiReader(StreamedReader):
-    """stops: None if the request has no stop strings."""
+    """Reads one answer.
+
+    stops: None if the request has no stop strings.
+    """
 
     CHUNK = "token of TGI"
 

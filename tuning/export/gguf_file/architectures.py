@@ -16,7 +16,10 @@ ARCH = gguf.MODEL_ARCH
 
 @dataclass(frozen=True, slots=True)
 class GgufArchitecture:
-    """interleaves_heads: llama.cpp rotates pairs of neighbours, transformers the halves of a head."""
+    """An architecture as llama.cpp knows it.
+
+    interleaves_heads: llama.cpp rotates pairs of neighbours, transformers the halves of a head.
+    """
 
     arch: gguf.MODEL_ARCH
     interleaves_heads: bool = False

@@ -63,7 +63,10 @@ class RunWriter:
 
 
 class Destination(NamedTuple):
-    """is_enabled: whether the package, where it is installed, shall be used."""
+    """A program that gets a copy of the metrics.
+
+    is_enabled: whether the package, where it is installed, shall be used.
+    """
 
     is_enabled: Callable[[], bool]
     open: Callable[[Path, JobSpec], MetricWriter]
