@@ -88,3 +88,22 @@ def test_a_load_that_reads_may_take_longer(tmp_path: Path, monkeypatch: pytest.M
         "raise SystemExit(7)",
     )
     assert "exit code 7" in start_program("\n".join(lines), tmp_path, monkeypatch)
+
+
+def test_a_process_that_does_not_answer_neither_sleeps_nor_counts_as_asleep(tmp_path: Path) -> None:
+    process = make_process(tmp_path)
+    with pytest.raises(LoadFailed, match="the server behind m cannot be reached"):
+        asyncio.run(process.sleep())
+    assert not process.is_asleep and not process.reclaimable_bytes
+
+
+def test_a_process_that_sleeps_for_too_long_has_failed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def never(model: RemoteModel) -> None:
+        await asyncio.sleep(60)
+
+    monkeypatch.setattr(model_process, "SLEEP_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(model_process.link, "put_to_sleep", never)
+    with pytest.raises(LoadFailed, match="m did not sleep within 0 s"):
+        asyncio.run(make_process(tmp_path).sleep())
