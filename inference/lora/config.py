@@ -12,7 +12,7 @@ from typing import Any
 
 from inference.errors import BadRequest, short
 from inference.lora.file_names import ADAPTER_CONFIG
-from inference.lora.name_pattern import matches
+from inference.lora.name_pattern import check_count, check_pattern, matches
 from inference.untrusted_json import read_json_object
 
 MAX_CONFIG_BYTES = 1 << 20
@@ -142,10 +142,14 @@ def number_pattern(values: Mapping[str, Any], key: str) -> dict[str, Any]:
     patterns = values.get(key) or {}
     if not isinstance(patterns, dict):
         raise refusal(f"has {key} = {short(patterns)}: it must be an object")
+    try:
+        check_count(patterns)
+    except ValueError as error:
+        raise refusal(f"has too many names in {key}: {error}") from None
     for pattern, value in patterns.items():
         checked_number(f"{key}[{short(pattern)}]", value)
         try:
-            matches(pattern, "")
+            check_pattern(pattern)
         except ValueError as error:
             raise refusal(f"has {short(pattern)} in {key}: {error}") from None
     return patterns

@@ -4,12 +4,16 @@ peft takes them as regular expressions. A stranger's expression may take exponen
 here only what names need is supported, characters, `.`, `\\d`, `\\w`, escapes, `*`, `+`, `?`, `^` and `$`.
 """
 
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Collection
 from functools import lru_cache
 from typing import NamedTuple
 
 MAX_CHARS = 500
+# Each module of a model is matched with all of them, on the thread that answers.
+MAX_PATTERNS, MAX_PARSED, MAX_REPEATING = 16384, 1024, 16
 OPERATORS = frozenset("[]{}^$|()*+?")
+SPECIAL, REPEATING = re.compile(r"[][{}^$|()*+?\\]"), re.compile(r"[*+?]")
 CLASSES: dict[str, Callable[[str], bool]] = {
     "d": str.isdecimal,
     "w": lambda char: char.isalnum() or char == "_",
@@ -27,20 +31,59 @@ class PatternItem(NamedTuple):
     may_repeat: bool = False
 
 
+def check_count(patterns: Collection[str]) -> None:
+    """Raises ValueError for more patterns than are matched in a short time."""
+    kinds = {
+        "patterns": (MAX_PATTERNS, patterns),
+        "patterns with operators or escapes": (MAX_PARSED, list(filter(SPECIAL.search, patterns))),
+        "patterns with *, + or ?": (MAX_REPEATING, list(filter(REPEATING.search, patterns))),
+    }
+    for kind, (most, members) in kinds.items():
+        if len(members) > most:
+            raise ValueError(f"it may have {most} {kind}, it has {len(members)}")
+
+
+def check_pattern(pattern: str) -> None:
+    """Raises ValueError for what is not supported."""
+    parse(without_anchors(pattern))
+
+
 def matches(pattern: str, name: str) -> bool:
-    """Whether re.match(rf"(.*\\.)?({pattern})$", name) matches. Raises ValueError."""
-    items = parse(pattern.removeprefix("^").removesuffix("$"))
-    starts = [0]
-    if not pattern.startswith("^"):
-        starts += [place + 1 for place, char in enumerate(name) if char == "."]
-    return any(matches_all(items, name[start:]) for start in starts)
+    """Whether re.match(rf"(.*\\.)?({pattern})$", name) matches. pattern: a checked one."""
+    body, is_anchored = without_anchors(pattern), pattern.startswith("^")
+    if SPECIAL.search(body) is None:
+        end = ending(name, len(body), is_anchored)
+        return end == body or (end is not None and all(map(accepts_char, body, end)))
+    items = parse(body)
+    if REPEATING.search(body) is None:
+        end = ending(name, len(items), is_anchored)
+        return end is not None and all(item.accepts(char) for item, char in zip(items, end, strict=True))
+    return matches_all(items, name, is_anchored)
 
 
-def matches_all(items: tuple[PatternItem, ...], text: str) -> bool:
-    """Whether the items match the whole text. Follows all possible places in the items at once."""
+def without_anchors(pattern: str) -> str:
+    return pattern.removeprefix("^").removesuffix("$")
+
+
+def ending(name: str, length: int, is_anchored: bool) -> str | None:
+    """The last characters of a name, if they are all of it or follow a dot; anchored: only all of it."""
+    start = len(name) - length
+    is_start = start == 0 or (start > 0 and not is_anchored and name[start - 1] == ".")
+    return name[start:] if is_start else None
+
+
+def accepts_char(expected: str, char: str) -> bool:
+    return expected in (char, ".")
+
+
+def matches_all(items: tuple[PatternItem, ...], name: str, is_anchored: bool) -> bool:
+    """Whether the items match the whole name, or what follows one of its dots.
+
+    Follows all possible places in the items at once.
+    """
     places = skipping(items, {0})
-    for char in text:
-        after = set()
+    for char in name:
+        after = set() if is_anchored or char != "." else {0}
         for place in places:
             if place < len(items) and items[place].accepts(char):
                 after.add(place + 1)
@@ -53,14 +96,14 @@ def matches_all(items: tuple[PatternItem, ...], text: str) -> bool:
 def skipping(items: tuple[PatternItem, ...], places: set[int]) -> set[int]:
     """The places, and those that follow by leaving out items."""
     reached = set(places)
-    for place in sorted(places):
-        while place < len(items) and items[place].may_skip:
+    for place in places:
+        while place < len(items) and items[place].may_skip and place + 1 not in reached:
             place += 1
             reached.add(place)
     return reached
 
 
-@lru_cache(maxsize=1024)
+@lru_cache(maxsize=MAX_PARSED)
 def parse(pattern: str) -> tuple[PatternItem, ...]:
     """The items of a pattern without anchors. Raises ValueError for what is not supported."""
     if len(pattern) > MAX_CHARS:

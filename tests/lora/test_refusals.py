@@ -119,6 +119,14 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "rank is another": (config(r=3), r"of shape \[4, 32\]: this model and r need \[3, 32\]"),
     "alpha is NaN": (config(lora_alpha=float("nan")), "lora_alpha = nan: it must be a finite number"),
     "pattern is a bomb": (config(alpha_pattern={"(a+)+$": 1}), r"'\(' is not supported"),
+    "too many patterns": (
+        config(rank_pattern={f"x{number}": 4 for number in range(16385)}),
+        "too many names in rank_pattern: it may have 16384 patterns, it has 16385",
+    ),
+    "too many patterns that repeat": (
+        config(alpha_pattern={f".*x{number}": 4 for number in range(17)}),
+        "too many names in alpha_pattern: it may have 16 patterns with .*, it has 17",
+    ),
     "pattern is long": (config(alpha_pattern={"a" * 501: 1}), "a pattern may have 500 characters"),
     "pattern is a list": (config(rank_pattern=[1]), "rank_pattern = .* it must be an object"),
     "pissa": (config(init_lora_weights="pissa_niter_4"), "path_initial_model_for_weight_conversion"),
