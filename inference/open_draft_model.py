@@ -6,9 +6,10 @@ from typing import Any
 
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.speculation.draft_model import DraftModel
-from inference.errors import Unavailable
+from inference.errors import ServerError, Unavailable
 from inference.load_recipe import make_recipe
 from inference.model.load.loader import LoadedModel
+from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.executor import SingleProcess
 from settings.groups import EngineSettings, ModelSettings
 
@@ -29,15 +30,22 @@ def open_draft_model(source: DraftSource, large: LoadedModel, sampler: Sampler) 
 
     Raises ServerError if it cannot be loaded, has another vocabulary, or cannot take tokens back.
     """
-    loaded_model, selected_runner = SingleProcess(
-        make_recipe(source.folder, source.model_settings, source.engine_settings)
-    ).start()
+    loaded_model, selected_runner = load(source)
     check_same_tokens(loaded_model.tokenizer, large.tokenizer)
     capabilities = selected_runner.runner.capabilities
     if capabilities.encoder_decoder or not capabilities.chunked_prefill:
         kind = loaded_model.model.config.model_type
         raise Unavailable(f"DRAFT_MODEL: {kind} cannot take wrong drafts back: choose a causal transformer")
     return DraftModel(selected_runner.runner, sampler)
+
+
+def load(source: DraftSource) -> tuple[LoadedModel, SelectedRunner]:
+    """Load the model with its runner. Raises Unavailable, which names the setting of this model."""
+    recipe = make_recipe(source.folder, source.model_settings, source.engine_settings)
+    try:
+        return SingleProcess(recipe).start()
+    except ServerError as error:
+        raise Unavailable(f"DRAFT_MODEL: {error.message.removeprefix('MODEL_NAME ')}") from error
 
 
 def check_same_tokens(draft_tokenizer: Any, tokenizer: Any) -> None:

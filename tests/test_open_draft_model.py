@@ -1,11 +1,43 @@
-"""A draft model must have the tokens of the model that it drafts for."""
+"""A draft model must load, and have the tokens of the model that it drafts for."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
+import torch
+from safetensors.torch import load_file, save_file
 
 from inference.errors import Unavailable
-from inference.open_draft_model import check_same_tokens
+from inference.open_draft_model import DraftSource, check_same_tokens, load
+from settings.groups import EngineSettings, ModelSettings
+from tests import tiny
+
+MODEL_SETTINGS = ModelSettings(device="cpu", dtype="float32")
+ENGINE_SETTINGS = EngineSettings(
+    context=64, max_sequences=2, kv_memory_bytes=1 << 24, max_batch_tokens=64, max_queued_tokens=1000
+)
+
+
+def remove_tokenizer(folder: Path) -> None:
+    (folder / "tokenizer.json").unlink()
+
+
+def damage_weights(folder: Path) -> None:
+    weights = load_file(folder / "model.safetensors")
+    save_file({name: tensor * torch.nan for name, tensor in weights.items()}, folder / "model.safetensors")
+
+
+@pytest.mark.parametrize(
+    ("damage", "reason"),
+    [(remove_tokenizer, "has no tokenizer that can be read"), (damage_weights, "the model's logits are NaN")],
+)
+def test_a_draft_model_that_cannot_be_loaded_is_named_by_its_setting(
+    damage: Callable[[Path], None], reason: str, tmp_path: Path
+) -> None:
+    damage(tiny.llama(tmp_path))
+    with pytest.raises(Unavailable, match=f"^DRAFT_MODEL: {reason}"):
+        load(DraftSource(tmp_path, MODEL_SETTINGS, ENGINE_SETTINGS))
 
 
 @dataclass
