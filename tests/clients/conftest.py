@@ -10,6 +10,7 @@ import pytest
 
 from api import create_app
 from api.body_limits import make_body_limit
+from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
 from inference.errors import Overloaded, Unavailable
 from inference.types import CallDelta, Finished, GenerationRequest, Message, Started, Token, Tool, TopLogprob
@@ -67,8 +68,8 @@ def running(
     options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_seconds, "on_ready": ready.put}
     models = make_models(backend, *names)
     app = create_app(models, settings, tuning=tuning)
-    options["body_limit"] = make_body_limit(app, settings.max_body_bytes)
-    thread = threading.Thread(target=serve, args=(app, models), kwargs=options)
+    checks = EarlyChecks(make_body_limit(app, settings.max_body_bytes))
+    thread = threading.Thread(target=serve, args=(app, models, checks), kwargs=options)
     thread.start()
     front = ready.get(timeout=10)
     try:
