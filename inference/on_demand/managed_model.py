@@ -16,7 +16,7 @@ from inference.remote.running_answers import RunningAnswers
 from inference.types import ModelInfo, ModelStatus
 
 FAILED_REST_S = 10.0  # after a failed load: requests get its reason, and nothing is tried
-FIRST_LOAD_CPU_S = 10.0  # assumed before the first load of any model
+FIRST_LOAD_CPU_S = 6.0  # assumed before the first load of any model
 FIRST_WAKE_S = FIRST_LEAVE_S = 1.0  # assumed of a model that has not slept, or left memory, yet
 CPU = "cpu"
 

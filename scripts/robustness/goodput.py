@@ -1,23 +1,24 @@
-"""Tokens per second of complete answers at the server's capacity, and with four times as many clients.
+"""Tokens per second at the server's capacity, and with four times as many clients.
 
     python -m scripts.robustness.goodput --seconds 60
 
 Starts a server that accepts as many requests as it has rows. The two loads take turns of a few seconds, and
-each pair of turns has a ratio: a machine whose speed changes gives a usable one. Refused clients wait for the
-Retry-After that they are told, and up to a second more: they do not all return at the same time. Takes twice
-the seconds.
+each pair of turns has a ratio: a machine whose speed changes gives a usable one. Their mean is as good as its
+standard error: more --seconds give more pairs. Refused clients wait for the Retry-After that they are told,
+and up to a second more: they do not all return at the same time. Takes twice the seconds.
 """
 
 import argparse
 import json
+import math
 import random
 import sys
 import threading
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from statistics import median, quantiles
-from typing import BinaryIO
+from statistics import mean, median, quantiles, stdev
+from typing import BinaryIO, NamedTuple
 
 import psutil
 
@@ -28,10 +29,11 @@ from scripts.robustness.server import Server, serving
 
 NUM_ROWS = 16
 OVERLOAD = 4
-TURN_S = 5.0
-SETTLE_S = 1.0  # of a turn, before anything is counted
+TURN_S = 3.0
+SETTLE_S = 0.5  # of a turn, before anything is counted
+RETURN_S = 2.0  # within which the clients beyond the rows first ask: they are spread as after a refusal
 NUM_TOKENS = 50
-MIN_SHARE = 0.97
+MIN_SHARE, MAX_ERROR = 0.97, 0.02
 MAX_REFUSAL_S = 0.005
 MIN_REFUSED_SHARE = 0.99  # within MAX_REFUSAL_S
 BODY = json.dumps({"prompt": "Once upon a time", "max_tokens": NUM_TOKENS, "ignore_eos": True}).encode()
@@ -44,14 +46,18 @@ REQUEST = (
 
 @dataclass(slots=True)
 class Turn:
-    """Counts of the clients once the turn has settled: complete answers, and the seconds of each refusal.
+    """Counts once the turn has settled.
 
+    num_tokens  that the server generated; all of them are of complete answers
+    num_steps   in which it did
+    refusals_s  the seconds of each refusal
     seconds     that were counted
     server_s    CPU time of the server meanwhile
     unexpected  statuses other than 200 and 429
     """
 
-    num_answers: int = 0
+    num_tokens: float = 0.0
+    num_steps: float = 0.0
     seconds: float = 0.0
     server_s: float = 0.0
     refusals_s: list[float] = field(default_factory=list)
@@ -62,12 +68,17 @@ class Turn:
     @property
     def goodput(self) -> float:
         """Tokens per second."""
-        return self.num_answers * NUM_TOKENS / self.seconds
+        return self.num_tokens / self.seconds
+
+    @property
+    def step_tokens(self) -> float:
+        """Tokens of a step: fewer while rows wait for a request."""
+        return self.num_tokens / self.num_steps
 
     @property
     def token_s(self) -> float:
         """CPU time of the server for each token."""
-        return self.server_s / (self.num_answers * NUM_TOKENS)
+        return self.server_s / self.num_tokens
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,13 +97,17 @@ def run_pair(server: Server, is_peak_first: bool) -> Pair:
 
 def run_turn(server: Server, num_clients: int) -> Turn:
     turn = Turn()
-    threads = [threading.Thread(target=keep_asking, args=(server, turn)) for _ in range(num_clients)]
+    delays_s = [0.0] * NUM_ROWS + [random.uniform(0, RETURN_S) for _ in range(num_clients - NUM_ROWS)]
+    threads = [threading.Thread(target=keep_asking, args=(server, turn, delay_s)) for delay_s in delays_s]
     for thread in threads:
         thread.start()
     time.sleep(SETTLE_S)
-    start, start_cpu_s, turn.is_counting = time.perf_counter(), cpu_seconds(server), True
+    (num_tokens, num_steps), start, start_cpu_s = work_of(server), time.perf_counter(), cpu_seconds(server)
+    turn.is_counting = True
     time.sleep(TURN_S - SETTLE_S)
     turn.is_counting = False
+    end_tokens, end_steps = work_of(server)
+    turn.num_tokens, turn.num_steps = end_tokens - num_tokens, end_steps - num_steps
     turn.seconds, turn.server_s = time.perf_counter() - start, cpu_seconds(server) - start_cpu_s
     turn.over.set()
     for thread in threads:
@@ -100,24 +115,28 @@ def run_turn(server: Server, num_clients: int) -> Turn:
     return turn
 
 
+def work_of(server: Server) -> tuple[float, float]:
+    """The tokens that it has generated, and its steps."""
+    return server.metric("hearth_generated_tokens_total"), server.metric("hearth_steps_total")
+
+
 def cpu_seconds(server: Server) -> float:
     times = psutil.Process(server.process.pid).cpu_times()
     return float(times.user + times.system)
 
 
-def keep_asking(server: Server, turn: Turn) -> None:
+def keep_asking(server: Server, turn: Turn, delay_s: float) -> None:
+    turn.over.wait(delay_s)
     with server.open_socket() as connection, connection.makefile("rb") as reader:
         while not turn.over.is_set():
             start = time.perf_counter()
             connection.sendall(REQUEST)
             status, retry_after_s = read_response(reader)
-            if status == 200:
-                turn.num_answers += turn.is_counting
-            elif status == 429:
+            if status == 429:
                 if turn.is_counting:
                     turn.refusals_s.append(time.perf_counter() - start)
                 turn.over.wait(retry_after_s + random.random())
-            else:
+            elif status != 200:
                 turn.unexpected.add(status)
 
 
@@ -131,14 +150,33 @@ def read_response(reader: BinaryIO) -> tuple[int, float]:
     return status, float(headers.get(b"retry-after", 0))
 
 
-def spread(ratios: Sequence[float]) -> str:
-    low, middle, high = quantiles(ratios, n=4)
-    return f"median {middle:.1%} of {len(ratios)} pairs, half of them {low:.0%} to {high:.0%}"
+class MeanRatio(NamedTuple):
+    """The geometric mean of the pairs' ratios, and its standard error."""
+
+    mean: float
+    error: float
+    num_pairs: int
+
+    def __str__(self) -> str:
+        return f"{self.mean:.1%} ± {self.error:.1%} (mean of {self.num_pairs} pairs, and its standard error)"
+
+    def reaches(self, target: float) -> bool | None:
+        """None: the error is too large to tell."""
+        if self.mean >= target:
+            return True if self.error <= MAX_ERROR else None
+        return None if self.mean + 2 * self.error >= target else False
+
+
+def mean_ratio(ratios: Sequence[float]) -> MeanRatio:
+    logs = [math.log(ratio) for ratio in ratios]
+    middle = math.exp(mean(logs))
+    return MeanRatio(middle, middle * stdev(logs) / math.sqrt(len(logs)), len(logs))
 
 
 def goodput_figures(pairs: Sequence[Pair]) -> list[JudgedFigure]:
-    ratios = [pair.overloaded.goodput / pair.peak.goodput for pair in pairs]
-    costs = [pair.overloaded.token_s / pair.peak.token_s for pair in pairs]
+    ratio = mean_ratio([pair.overloaded.goodput / pair.peak.goodput for pair in pairs])
+    batch = mean_ratio([pair.overloaded.step_tokens / pair.peak.step_tokens for pair in pairs])
+    cost = mean_ratio([pair.overloaded.token_s / pair.peak.token_s for pair in pairs])
     peak, overloaded = (
         median(turn.goodput for turn in turns) for turns in zip(*map(turns_of, pairs), strict=True)
     )
@@ -146,11 +184,12 @@ def goodput_figures(pairs: Sequence[Pair]) -> list[JudgedFigure]:
         JudgedFigure("goodput with a client for each row", f"{peak:.0f} tokens/s", "", True),
         JudgedFigure(
             f"goodput with {OVERLOAD} clients for each row",
-            f"{overloaded:.0f} tokens/s: {spread(ratios)}",
+            f"{overloaded:.0f} tokens/s: {ratio}",
             f"{MIN_SHARE:.0%}",
-            median(ratios) >= MIN_SHARE,
+            ratio.reaches(MIN_SHARE),
         ),
-        JudgedFigure("CPU time of the server for a token, likewise", spread(costs), "", True),
+        JudgedFigure("CPU time of the server for a token, likewise", str(cost), "", True),
+        JudgedFigure("tokens of a step, likewise", str(batch), "", True),
     ]
 
 

@@ -205,7 +205,7 @@ REASONS: Mapping[str, Reason] = {
         },
     ),
     "answers of a minute": Reason(
-        FEW_REQUESTS, NUM_ROWS, many_answers(1500, 2000), {"OpenAI": PROBE}, min_seconds=60.0
+        FEW_REQUESTS, NUM_ROWS, many_answers(1500, 2000), {"OpenAI": PROBE}, min_seconds=120.0
     ),
     "several prompts": Reason(
         partial(serving, f"--max-concurrent-requests={NUM_ROWS}", "--max-sequences=6"),

@@ -11,6 +11,7 @@ seconds is of clients that return exactly then: another one may have been quicke
 """
 
 import argparse
+import http.client
 import random
 import sys
 import threading
@@ -72,27 +73,30 @@ def is_close(retry_after_s: float, actual_s: float) -> bool:
 
 @contextmanager
 def load(server: Server, reason: Reason, accepted_at: list[float]) -> Iterator[None]:
-    """Keep the server full until the block ends; add when requests were sent that were accepted."""
+    """Keep the server full until the block ends; add when requests were sent that were accepted.
+
+    Answers that run then end with the server.
+    """
     over = threading.Event()
 
     def keep_asking(seed: int) -> None:
         draws = random.Random(seed)
         while not over.is_set():
-            start = time.monotonic()
-            is_accepted = ask(server, reason.make_load(server, draws)) is None
+            start, is_accepted = time.monotonic(), False
+            with suppress(OSError, http.client.HTTPException):  # the server has ended
+                is_accepted = ask(server, reason.make_load(server, draws)) is None
+            if over.is_set():
+                return
             if is_accepted and reason.is_shared:
                 accepted_at.append(start)
             over.wait(reason.pause_s if is_accepted else draws.uniform(*RETURN_S))
 
-    threads = [threading.Thread(target=keep_asking, args=(seed,)) for seed in range(reason.num_clients)]
-    for thread in threads:
-        thread.start()
+    for seed in range(reason.num_clients):
+        threading.Thread(target=keep_asking, args=(seed,), daemon=True).start()
     try:
         yield
     finally:
         over.set()
-        for thread in threads:
-            thread.join()
 
 
 def ask(server: Server, probe: Post) -> float | None:

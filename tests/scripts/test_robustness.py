@@ -4,6 +4,7 @@ import pytest
 
 from scripts.robustness.bystanders import Waits, figures_of
 from scripts.robustness.figures import JudgedFigure, exit_code, print_table
+from scripts.robustness.goodput import mean_ratio
 from scripts.robustness.hostile_inputs import INPUTS
 from scripts.robustness.killed_replicas import StreamedAnswer, Tally
 from scripts.robustness.model_swaps import least_loads
@@ -57,6 +58,14 @@ def test_a_wait_is_also_judged_at_the_speed_that_the_engine_had() -> None:
     assert (refusal.actual_s, refusal.engine_s) == (10.0, pytest.approx(5.0))
     figure = judge("a", [refusal] * 10)
     assert not figure.is_met and "error 5.0 s, p90 5.0 s, mean -5.0 s; 0% within, 100% at" in figure.value
+
+
+def test_a_mean_of_ratios_within_its_error_does_not_tell() -> None:
+    ratio = mean_ratio([0.98, 1.0, 1.02, 1.0])
+    assert (ratio.mean, ratio.error) == (pytest.approx(1.0, abs=1e-3), pytest.approx(0.0082, abs=1e-4))
+    assert (ratio.reaches(0.97), ratio.reaches(1.01), ratio.reaches(1.03)) == (True, None, False)
+    noisy = mean_ratio([0.5, 2.0, 1.0, 1.0])
+    assert noisy.mean == pytest.approx(1.0) and noisy.reaches(0.97) is None
 
 
 def test_retry_after_far_from_the_actual_wait_is_missed() -> None:
