@@ -208,7 +208,7 @@ class ManagedModel:
 
     def remaining_load_s(self, now: float) -> float:
         """Seconds that are left of its load, or until it is awake, by the last time and a download's rest."""
-        if self.is_asleep:
+        if self.is_asleep or (self.status == "unloading" and self.needs_asleep is not None):
             return abs(self.wake_s - (now - self.started_at if self.status == "loading" else 0.0))
         if self.status != "loading" or self.load is None:
             return self.loads.total_s

@@ -21,7 +21,7 @@ from inference.process.repeated_work import WorkRun
 from inference.types import ModelInfo, Token
 from tests.retry_after import share_close
 
-STOP_S, PAUSE_S, STEP_S = 1.0, 0.5, 0.05
+STOP_S, SLEEP_S, WAKE_S, PAUSE_S, STEP_S = 1.0, 0.3, 0.5, 0.5, 0.05
 LIMITS = LoadLimits(wait_s=0.0, swap_s=2.0)
 
 
@@ -46,11 +46,11 @@ class SimulatedProcess:
 
     progress = ""
     remaining_s: float | None = None
-    reclaimable_bytes = 0  # it cannot sleep
     is_asleep = False
 
-    def __init__(self, cpu_s: float, speed_at: Callable[[float], float]) -> None:
+    def __init__(self, cpu_s: float, speed_at: Callable[[float], float], can_sleep: bool) -> None:
         self._cpu_s, self._speed_at = cpu_s, speed_at
+        self.reclaimable_bytes = int(can_sleep)
         self._exit = asyncio.Event()
 
     async def start(self, note_cpu_s: Callable[[float], None]) -> ModelInfo:
@@ -62,10 +62,12 @@ class SimulatedProcess:
         return ModelInfo("", 64, 100, 0)
 
     async def sleep(self) -> None:
-        raise AssertionError
+        await asyncio.sleep(SLEEP_S)
+        self.is_asleep = True
 
     async def wake_up(self) -> None:
-        raise AssertionError
+        await asyncio.sleep(WAKE_S)
+        self.is_asleep = False
 
     async def stop(self) -> None:
         await asyncio.sleep(STOP_S)
@@ -82,7 +84,9 @@ class SimulatedProcess:
 class Simulation:
     """Two models, of which one fits. Clients of `a` return at once, one of `b` asks all the time."""
 
-    def __init__(self, speed_at: Callable[[float], float] = lambda now: 1.0) -> None:
+    def __init__(
+        self, speed_at: Callable[[float], float] = lambda now: 1.0, *, can_sleep: bool = False
+    ) -> None:
         self.draws = random.Random(0)
         self.models = {name: ManagedModel(name, {"cpu": 1}) for name in "ab"}
         self._speed_at = speed_at
@@ -90,7 +94,7 @@ class Simulation:
             list(self.models.values()),
             MemoryCapacity({"cpu": 1}, 1),
             LIMITS,
-            lambda name: SimulatedProcess(self.draws.uniform(5.8, 6.2), speed_at),
+            lambda name: SimulatedProcess(self.draws.uniform(5.8, 6.2), speed_at, can_sleep),
             OnDemandMetrics(CollectorRegistry()),
             clock=time.monotonic,
         )
@@ -148,6 +152,17 @@ def test_when_models_take_turns_each_wait_is_expected(
 ) -> None:
     async def scenario() -> None:
         assert share_close(await Simulation().run(300.0, num_clients)) > min_share
+
+    play(monkeypatch, scenario)
+
+
+@pytest.mark.parametrize("num_clients", [1, 3])
+def test_when_models_sleep_in_turn_each_wake_is_expected(
+    monkeypatch: pytest.MonkeyPatch, num_clients: int
+) -> None:
+    async def scenario() -> None:
+        waits = await Simulation(can_sleep=True).run(300.0, num_clients)
+        assert share_close(waits) > 0.8, "when a client returns that has the model woken is not known"
 
     play(monkeypatch, scenario)
 

@@ -402,6 +402,7 @@ def test_a_request_behind_other_loads_waits_for_all_of_them() -> None:
 
 def test_a_load_that_outlasts_what_was_expected_does_so_by_as_much_again() -> None:
     async def scenario(setup: LoaderSetup) -> None:
+        setup.models["a"].loads = RepeatedWork(10.0)
         setup.can_start.clear()
         loading = asyncio.create_task(setup.use_model("a"))
         await setup.wait_until(lambda: setup.models["a"].status == "loading")
