@@ -115,12 +115,6 @@ class PackedMatrix:
             self.unpack_rows(weight[first:end], first, end)
         return weight
 
-    def unpack_range(self, first: int, end: int, dtype: torch.dtype) -> Tensor:
-        """The dequantized rows [first, end), rounded to the dtype."""
-        rows = torch.empty(end - first, self.inputs, dtype=dtype)
-        self.unpack_rows(rows, first, end)
-        return rows
-
     def unpack_rows(self, to: Tensor, first: int, end: int) -> None:
         """Write the dequantized rows [first, end) to `to` (end - first, inputs)."""
         rows = to if to.dtype in NATIVE_DTYPES else torch.empty(to.shape, dtype=torch.float32)

@@ -60,10 +60,6 @@ class DeviceMatrix:
         """The dequantized weight (outputs, inputs), rounded to the dtype."""
         return unpack_rows(self.values, self.scales, self.inputs, self.bits, dtype)
 
-    def unpack_range(self, first: int, end: int, dtype: torch.dtype) -> Tensor:
-        """The dequantized rows [first, end), rounded to the dtype."""
-        return self._unpack(slice(first, end), dtype)
-
     def rows(self, ids: Tensor) -> Tensor:
         """The dequantized rows of ids (…): (…, inputs), float32."""
         flat = ids.flatten()

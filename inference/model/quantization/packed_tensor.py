@@ -11,6 +11,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 from torch.nn import functional
+from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from inference.model.quantization.packed_gradient import PackedProduct
@@ -35,10 +36,6 @@ class WeightMatrix(Protocol):
 
     def unpack(self, dtype: torch.dtype) -> Tensor:
         """The dequantized weight (outputs, inputs), rounded to the dtype."""
-        ...
-
-    def unpack_range(self, first: int, end: int, dtype: torch.dtype) -> Tensor:
-        """The dequantized rows [first, end), rounded to the dtype."""
         ...
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
@@ -210,6 +207,22 @@ def expert_of(stack: Tensor, index: Any) -> Tensor | None:
         return None
     number = isinstance(index, int) or (isinstance(index, Tensor) and index.dtype == torch.int64)
     return stack.members[int(index)] if number and torch.as_tensor(index).dim() == 0 else None
+
+
+class Dequantized(TorchFunctionMode):
+    """Inside this mode torch computes everything with packed weights' dequantized values.
+
+    Indexing one expert still returns a packed weight, so that the other experts are not unpacked.
+    """
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
+        expert = expert_of(*args) if func is Tensor.__getitem__ else None
+        if expert is not None:
+            return expert
+        with torch._C.DisableTorchFunctionSubclass():
+            return func(*args, **(kwargs or {}))
 
 
 # torch function → native implementation, which returns None for calls that it does not support.

@@ -8,9 +8,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
-from inference.model.quantization import dequantized
-from inference.model.quantization.dequantized import Dequantized
-from inference.model.quantization.packed_tensor import PackedExperts, PackedWeight
+from inference.model.quantization.packed_tensor import Dequantized, PackedExperts, PackedWeight
 from inference.native.structs import NativeDtype
 from tests.model.quantization.torch_matrix import TorchMatrix
 
@@ -114,25 +112,6 @@ def test_inside_dequantized_the_plain_weight_is_used(plain: Tensor) -> None:
     assert not num_uses(weight)
     functional.linear(x, weight)
     assert num_uses(weight)
-
-
-@torch.inference_mode()
-def test_inside_dequantized_a_large_weight_is_unpacked_by_rows(
-    plain: Tensor, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(dequantized, "VALUES_AT_ONCE", 5 * INPUTS)
-    weight, x, bias = native_weight(plain), torch.randn(2, INPUTS), torch.randn(OUTPUTS)
-    ids = torch.tensor([[3, OUTPUTS - 1], [0, 5]])
-    unpacked: list[int] = []
-    unpack = type(weight.matrix).unpack_range
-    monkeypatch.setattr(
-        type(weight.matrix), "unpack_range", lambda *args: unpacked.append(args[2] - args[1]) or unpack(*args)
-    )
-    with Dequantized():
-        torch.testing.assert_close(functional.linear(x, weight, bias), functional.linear(x, plain, bias))
-        assert torch.equal(functional.embedding(ids, weight), plain[ids])
-    assert max(unpacked) == 5 and sum(unpacked) == 2 * OUTPUTS
-    assert weight.num_unpacked == 2 and not num_uses(weight)
 
 
 @torch.inference_mode()

@@ -28,8 +28,5 @@ class TorchMatrix:
         self.used += 1
         return self.weight[ids]
 
-    def unpack_range(self, first: int, end: int, dtype: torch.dtype) -> Tensor:
-        return self.unpack(dtype)[first:end]
-
     def unpack(self, dtype: torch.dtype) -> Tensor:
         return self.weight.to(dtype, copy=True)
