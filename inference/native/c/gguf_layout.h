@@ -1,10 +1,10 @@
 /* The quantized formats of GGUF files, whose values and scales keep their bits in panels.
  *
- * A value is scale × (code - zero) - min; the codes of IQ4 and MXFP4 are first replaced by entries of a table. Codes are unsigned, and
- * stored in planes of 8, 4, 2 and 1 bits: those of 6 bits, for example, as a plane of their low 4 bits, then one of the
- * other 2. A plane of so many bits has as many lines, a line 4 bytes for each output: see code_place. Scales are
- * adjacent for all outputs of a panel, in the structs below for each block of the file. The formats are those of
- * llama.cpp (ggml/src/ggml-common.h).
+ * A value is scale × (code - zero) - min; the codes of IQ4 and MXFP4 are first replaced by entries of a table. Codes are
+ * unsigned, and stored in planes of 8, 4, 2 and 1 bits: those of 6 bits, for example, as a plane of their low 4 bits,
+ * then one of the other 2. A plane of so many bits has as many lines, a line 4 bytes for each output: see code_place.
+ * Scales are adjacent for all outputs of a panel, in the structs below for each block of the file. The formats are those
+ * of llama.cpp (ggml/src/ggml-common.h).
  */
 #ifndef GGUF_LAYOUT_H
 #define GGUF_LAYOUT_H
