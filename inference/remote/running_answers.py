@@ -76,9 +76,7 @@ class RunningAnswer:
 
     def note(self, events: Sequence[Event]) -> None:
         """These events have arrived."""
-        num_events = (
-            sum(isinstance(event, Token | CallDelta | Embedded) for event in events) / self._num_choices
-        )
+        num_events = sum(isinstance(event, PROGRESS) for event in events) / self._num_choices
         if num_events:
             self._note_step(num_events, time.monotonic())
         for event in events:
