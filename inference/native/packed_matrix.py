@@ -115,8 +115,15 @@ class PackedMatrix:
             self.unpack_rows(weight[first:end], first, end)
         return weight
 
+    def unpacked_ranges(self, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
+        """The first row and the dequantized values of each range of rows, rounded to the dtype."""
+        for first, end in row_ranges(self.outputs):
+            rows = torch.empty(end - first, self.inputs, dtype=dtype)
+            self.unpack_rows(rows, first, end)
+            yield first, rows
+
     def unpack_rows(self, to: Tensor, first: int, end: int) -> None:
-        """Write the dequantized rows [first, end) to `to` (end - first, inputs)."""
+        """Write the dequantized rows [first, end), whole panels, to `to` (end - first, inputs)."""
         rows = to if to.dtype in NATIVE_DTYPES else torch.empty(to.shape, dtype=torch.float32)
         place, dtype, threads = rows.data_ptr(), NATIVE_DTYPES[rows.dtype], torch.get_num_threads()
         library().matrix_unpack(byref(self.struct), place, dtype, rows.stride(0), first, end, threads)

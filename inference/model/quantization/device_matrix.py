@@ -60,6 +60,11 @@ class DeviceMatrix:
         """The dequantized weight (outputs, inputs), rounded to the dtype."""
         return unpack_rows(self.values, self.scales, self.inputs, self.bits, dtype)
 
+    def unpacked_ranges(self, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
+        """The first row and the dequantized values of each range of rows, rounded to the dtype."""
+        for rows in row_blocks(self.outputs, self.inputs, BLOCK_VALUES):
+            yield rows.start, self._unpack(rows, dtype)
+
     def rows(self, ids: Tensor) -> Tensor:
         """The dequantized rows of ids (…): (…, inputs), float32."""
         flat = ids.flatten()

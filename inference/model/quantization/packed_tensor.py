@@ -5,13 +5,12 @@ look-ups are computed natively; any other function gets the values, unpacked for
 functions; not which weights a model has.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
 from torch.utils._pytree import tree_map_only
 
 from inference.model.quantization.packed_gradient import PackedProduct
@@ -36,6 +35,10 @@ class WeightMatrix(Protocol):
 
     def unpack(self, dtype: torch.dtype) -> Tensor:
         """The dequantized weight (outputs, inputs), rounded to the dtype."""
+        ...
+
+    def unpacked_ranges(self, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
+        """The first row and the dequantized values of each range of rows, rounded to the dtype."""
         ...
 
     def input_gradient(self, gradient: Tensor) -> Tensor:
@@ -207,22 +210,6 @@ def expert_of(stack: Tensor, index: Any) -> Tensor | None:
         return None
     number = isinstance(index, int) or (isinstance(index, Tensor) and index.dtype == torch.int64)
     return stack.members[int(index)] if number and torch.as_tensor(index).dim() == 0 else None
-
-
-class Dequantized(TorchFunctionMode):
-    """Inside this mode torch computes everything with packed weights' dequantized values.
-
-    Indexing one expert still returns a packed weight, so that the other experts are not unpacked.
-    """
-
-    def __torch_function__(
-        self, func: Callable[..., Any], types: Any, args: Any = (), kwargs: Any = None
-    ) -> Any:
-        expert = expert_of(*args) if func is Tensor.__getitem__ else None
-        if expert is not None:
-            return expert
-        with torch._C.DisableTorchFunctionSubclass():
-            return func(*args, **(kwargs or {}))
 
 
 # torch function → native implementation, which returns None for calls that it does not support.

@@ -13,11 +13,12 @@ from transformers import PreTrainedModel
 
 from inference.errors import Unavailable
 from inference.model.merge_projections import max_recompute_error
+from inference.model.quantization.dequantized import Dequantized
 from inference.model.quantization.device_matrix import DeviceMatrix
 from inference.model.quantization.error import QuantError, measure_quant_error
 from inference.model.quantization.is_faster import packing_is_faster
 from inference.model.quantization.packed_linear import call_matrices
-from inference.model.quantization.packed_tensor import Dequantized, PackedTensor, WeightMatrix
+from inference.model.quantization.packed_tensor import PackedTensor, WeightMatrix
 from inference.model.quantization.replace import (
     Pack,
     ReplacedWeight,

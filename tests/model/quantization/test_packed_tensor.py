@@ -8,7 +8,8 @@ from torch import Tensor, nn
 from torch.nn import functional
 from transformers.pytorch_utils import Conv1D
 
-from inference.model.quantization.packed_tensor import Dequantized, PackedExperts, PackedWeight
+from inference.model.quantization.dequantized import Dequantized
+from inference.model.quantization.packed_tensor import PackedExperts, PackedWeight
 from inference.native.structs import NativeDtype
 from tests.model.quantization.torch_matrix import TorchMatrix
 

@@ -1,5 +1,7 @@
 """A stand-in for a packed matrix: keeps the weight unchanged and multiplies with torch."""
 
+from collections.abc import Iterator
+
 import torch
 from torch import Tensor
 from torch.nn.functional import linear
@@ -27,6 +29,9 @@ class TorchMatrix:
     def rows(self, ids: Tensor) -> Tensor:
         self.used += 1
         return self.weight[ids]
+
+    def unpacked_ranges(self, dtype: torch.dtype) -> Iterator[tuple[int, Tensor]]:
+        yield 0, self.unpack(dtype)
 
     def unpack(self, dtype: torch.dtype) -> Tensor:
         return self.weight.to(dtype, copy=True)

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from inference.load_recipe import find_weight_file, make_recipe
 from inference.model.mapped_model import mapped_file
-from inference.model.quantization.packed_tensor import Dequantized
+from inference.model.quantization.dequantized import Dequantized
 from inference.model.quantization.replace import packed_matrices
 from settings.groups import ModelSettings
 from tests import tiny, weight_caches
