@@ -419,10 +419,16 @@ def test_an_engine_never_started_can_be_stopped(make_bench: Make) -> None:
 def test_a_dead_engine_fails_every_request_and_gives_the_reason(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sinks = [RecordingSink(), RecordingSink()]
+    sinks, is_submitted = [RecordingSink(), RecordingSink()], threading.Event()
+
+    def fail(scheduler: Scheduler) -> None:
+        is_submitted.wait(10)
+        raise RuntimeError("no step succeeds")
+
+    monkeypatch.setattr(Scheduler, "record_success", fail)
     engine.submit([make_request((3,), 60)], sinks[:1])
-    monkeypatch.delattr(Scheduler, "record_success")
     engine.submit([make_request((3,), 60)], sinks[1:])
+    is_submitted.set()
     wait(lambda: engine.closed_reason and all(sink.has_ended for sink in sinks))
     assert all(isinstance(sink.outputs[-1].error, Internal) for sink in sinks)
     assert "restarted" in engine.closed_reason
