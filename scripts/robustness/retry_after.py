@@ -204,8 +204,9 @@ def main() -> int:
     for name, reason in REASONS.items():
         if not name.startswith(options.only):
             continue
-        refusals = measure(reason, options.seconds)
-        figures += [judge(f"{name}, {dialect}", each) for dialect, each in refusals.items()]
+        for dialect, refusals in measure(reason, options.seconds).items():
+            figures.append(judge(f"{name}, {dialect}", refusals))
+            print(f"{figures[-1].name}: {figures[-1].value}", file=sys.stderr, flush=True)
     print_table("Retry-After", figures)
     return exit_code(figures)
 
