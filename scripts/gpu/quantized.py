@@ -10,7 +10,7 @@ from dataclasses import replace
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.quantization.packed_tensor import Dequantized
+from inference.model.quantization.dequantized import Dequantized
 from inference.model.quantization.quantize import pack_on
 from scripts.bench.models import build_model, bytes_per_token
 from scripts.gpu import prefill
