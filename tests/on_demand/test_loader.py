@@ -19,6 +19,7 @@ from inference.process.repeated_work import RepeatedWork
 from inference.types import ModelInfo, Token
 
 Scenario = Callable[["LoaderSetup"], Coroutine[Any, Any, None]]
+SLEEPERS = {"num_bytes": 10, "reclaimable_bytes": 8}  # each takes 10 bytes awake, and 2 asleep
 
 
 class FakeProcess:
@@ -204,7 +205,8 @@ def test_mixed_requests_are_grouped_by_model() -> None:
 
 
 @pytest.mark.parametrize("swap_s", [0.0, 0.005])
-def test_every_request_is_answered_while_models_take_turns(swap_s: float) -> None:
+@pytest.mark.parametrize("memory", [{"capacity": 2}, {"capacity": 22, **SLEEPERS}], ids=["unload", "sleep"])
+def test_every_request_is_answered_while_models_take_turns(swap_s: float, memory: dict[str, int]) -> None:
     async def scenario(setup: LoaderSetup) -> None:
         async def client(names: str) -> None:
             for name in names:
@@ -213,7 +215,7 @@ def test_every_request_is_answered_while_models_take_turns(swap_s: float) -> Non
         await asyncio.gather(client("abc" * 10), client("cba" * 10), client("a" * 20), client("b" * 20))
         assert sum(model.num_running + model.num_waiting for model in setup.models.values()) == 0
 
-    play(scenario, capacity=2, swap_s=swap_s)
+    play(scenario, swap_s=swap_s, **memory)
 
 
 def test_an_idle_model_is_unloaded_after_its_keep_alive() -> None:
@@ -533,9 +535,6 @@ def test_a_process_that_memory_is_too_small_for_is_said_so() -> None:
     play(scenario)
 
 
-SLEEPERS = {"num_bytes": 10, "reclaimable_bytes": 8}  # each takes 10 bytes awake, and 2 asleep
-
-
 def test_a_model_that_leaves_sleeps_and_is_woken_by_its_next_request() -> None:
     async def scenario(setup: LoaderSetup) -> None:
         for name in "aba":
@@ -627,19 +626,6 @@ def test_a_model_waits_for_the_answers_of_one_that_is_to_sleep() -> None:
         assert setup.log == ["+a", "~a", "+b"]
 
     play(scenario, capacity=12, **SLEEPERS)
-
-
-@pytest.mark.parametrize("swap_s", [0.0, 0.005])
-def test_every_request_is_answered_while_models_sleep_and_wake(swap_s: float) -> None:
-    async def scenario(setup: LoaderSetup) -> None:
-        async def client(names: str) -> None:
-            for name in names:
-                await setup.use_model(name, 0.001)
-
-        await asyncio.gather(client("abc" * 10), client("cba" * 10), client("a" * 20), client("b" * 20))
-        assert sum(model.num_running + model.num_waiting for model in setup.models.values()) == 0
-
-    play(scenario, capacity=22, swap_s=swap_s, **SLEEPERS)
 
 
 def test_a_client_is_to_return_when_a_sleeping_model_is_awake() -> None:
