@@ -162,9 +162,9 @@ class RankProcesses:
             if self._closing or self.lost:
                 return
             self.lost = f"{why}: the server must be restarted"
-        self._lost_event.set()
         log.error("%s", self.lost)
         self._on_lost(self.lost)
+        self._lost_event.set()
 
 
 def receive_reply(pipe: Connection) -> WorkerReply | None:

@@ -2,6 +2,7 @@
 waiting.
 """
 
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -16,16 +17,15 @@ pytestmark = pytest.mark.slow
 
 def test_a_rank_that_fails_alone_ends_and_rank_0_reports_it(tmp_path: Path) -> None:
     messages: list[str] = []
-    together = MultiProcess(load_recipe(tiny.llama(tmp_path), except_first_rank=True))
-    _, selected = together.start()
-    together.on_lost(messages.append)
-    runner = together.wrap_runner(selected.runner)
-    with pytest.raises(Unavailable, match="rank 1 has ended with exit code 1: the server must be restarted"):
-        runner.forward(prompt_batch(FAILING_TOKEN))
-    with pytest.raises(Unavailable, match="the server must be restarted"):
-        runner.forward(prompt_batch(5))
-    assert len(messages) == 1
-    together.close()
+    with closing(MultiProcess(load_recipe(tiny.llama(tmp_path), except_first_rank=True))) as together:
+        _, selected = together.start()
+        together.on_lost(messages.append)
+        runner = together.wrap_runner(selected.runner)
+        with pytest.raises(Unavailable, match="rank 1 has ended with exit code 1: the server must be restarted"):
+            runner.forward(prompt_batch(FAILING_TOKEN))
+        assert len(messages) == 1
+        with pytest.raises(Unavailable, match="the server must be restarted"):
+            runner.forward(prompt_batch(5))
 
 
 def test_an_error_that_all_ranks_share_is_the_one_of_rank_0_and_leaves_no_rank_behind(tmp_path: Path) -> None:
