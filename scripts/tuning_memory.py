@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
+from inference.process.child_program import module_command
 from tuning.types import Hyperparameters, JobSpec, Method
 
 MAX_ERROR = 0.08
@@ -79,7 +80,7 @@ def run_shape(shape: JobShape) -> float:
         save_model(folder / "model", shape.model)
         write_rows(folder / "data.jsonl", shape)
         write_spec(folder, shape)
-        command = [sys.executable, "-m", "tuning.trainer.job.child", str(folder)]
+        command = [*module_command("tuning.trainer.job.child"), str(folder)]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
         lines = [json.loads(line) for line in (folder / "progress.jsonl").read_text().splitlines()]
     terms = next(line["plan"] for line in lines if line["type"] == "started")

@@ -4,7 +4,6 @@ The APIs translate their requests into calls of it. Knows its parts, and what a 
 """
 
 import shutil
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -12,6 +11,7 @@ from pathlib import Path
 from inference.backend import Adapters
 from inference.database import Database, Schema
 from inference.models import Models
+from inference.process.child_program import module_command
 from tuning.data.hub_rows import FetchDataset
 from tuning.jobs.fine_tuned_models import FineTunedModels, trained_models
 from tuning.jobs.jobs import Jobs, read_trained
@@ -32,9 +32,9 @@ DATABASE_FILE = "tuning.db"
 LATER_TABLES = {1: RUN_TABLES, 2: PENDING_SAMPLES.definition}  # by the version that lacks them
 SCHEMA = Schema("the tuning store", 3, JOB_TABLES + "".join(LATER_TABLES.values()), LATER_TABLES)
 OWN_PROGRAMS = Programs(
-    prepare=(sys.executable, "-m", "tuning.jobs.prepare"),
-    train=(sys.executable, "-m", "tuning.trainer.job.child"),
-    serve_runs=(sys.executable, "-m", "tuning.trainer.server"),
+    prepare=module_command("tuning.jobs.prepare"),
+    train=module_command("tuning.trainer.job.child"),
+    serve_runs=module_command("tuning.trainer.server"),
 )
 
 

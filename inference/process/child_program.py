@@ -14,6 +14,11 @@ ROOT = Path(__file__).resolve().parents[2]  # `python -m` finds this project's m
 LAUNCHER = ROOT / "inference" / "process" / "launch.py"
 
 
+def module_command(name: str) -> tuple[str, ...]:
+    """The command that runs a module of this project as run_module.py does."""
+    return (sys.executable, "-m", "inference.process.run_module", name)
+
+
 def launch_command(command: Sequence[str], nice: int = 0) -> list[str]:
     """The command with which a child of this process runs `command`, nicer by so much."""
     return [sys.executable, str(LAUNCHER), str(os.getpid()), str(nice), *command]

@@ -1,4 +1,4 @@
-"""Keeps out of a serving process what torch and transformers import and serving does not use.
+"""Keeps out of a process what torch, transformers and peft import and serving and training do not use.
 
 transformers' model code decorates functions with torch._dynamo, torch's compiler, and names classes of
 torch.distributed.tensor: with sympy, 1,400 modules and almost half of the time of all imports. torch itself
@@ -7,8 +7,8 @@ imports torch.export, and shape functions of a thousand operators in Python for 
 torch._dynamo is loaded when something other than its decorators is used, such as torch.compile; torch.export
 when a name of it is used; the shape functions (META_KERNELS) where they are needed. A thousand patterns of
 transformers' names of weights are compiled when they are used. transformers provides for a torch that was
-built without torch.distributed; in a process that holds a whole model it takes that way, with the same
-results. A version of either library that needs more imports the packages as ever.
+built without torch.distributed, and so does peft; in a process that holds a whole model they take that way,
+with the same results. A version of a library that needs more imports the packages as ever.
 """
 
 import inspect
@@ -41,6 +41,7 @@ MASK_TOOLS = "torch._dynamo._trace_wrapped_higher_order_op"  # its submodule tha
 UNUSED = ("torch.quantization", "trio")  # its former name of torch.ao; httpcore imports trio if it is there
 META_KERNELS = "torch._meta_registrations"
 IMPORT_TOOLS = "transformers.utils.import_utils"
+ADAPTER_TOOLS = "peft.tuners.tuners_utils"
 OPERATOR_TOOLS = ("torch.library", "torch._library.utils")
 TOKENIZERS = ("transformers.tokenization_utils_base", "transformers.tokenization_utils_tokenizers")
 WEIGHT_RENAMING = "transformers.core_model_loading"
@@ -91,6 +92,7 @@ class DeferringFinder(MetaPathFinder):
         }
         if not is_sharded:
             self.loaders[IMPORT_TOOLS] = partial(ReplacingLoader, replace=replace_import_tools)
+            self.loaders[ADAPTER_TOOLS] = partial(ReplacingLoader, replace=replace_adapter_tools)
 
     def find_spec(
         self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -173,6 +175,11 @@ def replace_import_tools(names: Mapping[str, Any]) -> Mapping[str, Any]:
     return replaced | ({name: once_for_each_folder(names[name])} if name in names else {})
 
 
+def replace_adapter_tools(names: Mapping[str, Any]) -> Mapping[str, Any]:
+    """peft takes no weight for a torch.distributed.tensor."""
+    return {"_torch_supports_distributed": False}
+
+
 def once_for_each_folder(read_folder: Callable[[Any], Any]) -> Callable[[Any], Any]:
     """Reads the names that the files of a folder export once, those of all models not even at each start.
 
@@ -213,6 +220,7 @@ class CompilerLoader(TorchLoader):
 
     def exec_module(self, module: ModuleType) -> None:
         module.__dict__["disable"] = disable
+        module.__dict__["graph_break"] = ignore_graph_break
         module.__dict__.update({name: self.make_decorator(name) for name in MARKS})
 
     def make_decorator(self, name: str) -> Callable[..., Any]:
@@ -247,3 +255,7 @@ def disable(function: Callable[..., Any] | None = None, recursive: bool = True, 
         return (function if is_deferred(COMPILER) else disabled())(*args, **kwargs)
 
     return call
+
+
+def ignore_graph_break(message: str = "") -> None:
+    """torch._dynamo.graph_break, without an effect outside compiled code. torch's optimizers call it."""

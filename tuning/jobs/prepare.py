@@ -1,11 +1,11 @@
-"""The program that validates the files of a job and chooses its hyperparameters: python -m … FOLDER.
+"""The program that validates the files of a job and chooses its hyperparameters: run_module.py … FOLDER.
 
 A process of its own: encoding many rows would slow the server. Reads FOLDER/draft.json and writes
 FOLDER/prepared.json.
 """
 
 import logging
-import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -51,10 +51,11 @@ class InvalidFile(Exception):
         self.field, self.message = field, message
 
 
-def main() -> None:
-    folder = Path(sys.argv[1])
+def main(arguments: Sequence[str]) -> int:
+    folder = Path(arguments[0])
     draft = read_value(folder / DRAFT_FILE, Draft)
     write_value(folder / PREPARED_FILE, prepare(draft))
+    return 0
 
 
 def prepare(draft: Draft) -> PreparedJob:
@@ -178,7 +179,3 @@ def encode(encoder: Encoder, draft: Draft, path: str, field: str) -> Dataset:
 def model_sizes(config: dict[str, Any], base: TrainingBase) -> ModelSizes:
     text_config = config.get("text_config") or config
     return ModelSizes(text_config["hidden_size"], str(config.get("model_type", "")), base.context)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,4 +1,4 @@
-"""The trainer's process for training runs: python -m tuning.trainer.server SOCKET FOLDER
+"""The trainer's process for training runs: run_module.py tuning.trainer.server SOCKET FOLDER
 
 Reads FOLDER/base.json, then requests from the socket with this file descriptor, and replies to one after the
 other. It loads the base model once, at the first request that needs it, and ends when the socket is closed.
@@ -11,7 +11,7 @@ import math
 import signal
 import socket
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from io import BufferedIOBase
 from pathlib import Path
@@ -58,7 +58,8 @@ Reply = tuple[Mapping[str, Any], Arrays]
 log = logging.getLogger(__name__)
 
 
-def main(descriptor: int, folder: Path) -> int:
+def main(arguments: Sequence[str]) -> int:
+    descriptor, folder = int(arguments[0]), Path(arguments[1])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
     base = read_base(folder / BASE_FILE)
     server = TrainerServer(base)
@@ -255,7 +256,3 @@ VERBS: Mapping[str, Callable[[TrainerServer, Header, Arrays], Reply]] = {
     "save_state": TrainerServer.save_state,
     "load": TrainerServer.load,
 }
-
-
-if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), Path(sys.argv[2])))

@@ -3,7 +3,6 @@
 import json
 import resource
 import subprocess
-import sys
 from dataclasses import asdict, replace
 from pathlib import Path
 from random import Random
@@ -13,6 +12,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from inference.process.child_program import module_command
 from tests.tuning.trainer.conftest import job_spec
 from tuning.jobs.hyperparameters import ModelSizes, resolve_hyperparameters
 
@@ -68,7 +68,7 @@ def test_twenty_of_twenty_four_facts_are_learned_within_a_minute(tmp_path: Path)
     )
     (tmp_path / "job.json").write_text(json.dumps(asdict(spec)))
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
-    subprocess.run([sys.executable, "-m", "tuning.trainer.job.child", str(tmp_path)], cwd=ROOT, check=True)
+    subprocess.run([*module_command("tuning.trainer.job.child"), str(tmp_path)], cwd=ROOT, check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     assert after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime <= MAX_CPU_S
     finished = json.loads((tmp_path / "progress.jsonl").read_text().splitlines()[-1])

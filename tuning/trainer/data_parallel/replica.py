@@ -1,4 +1,4 @@
-"""A process of data parallelism other than rank 0: python -m tuning.trainer.data_parallel.replica SOCKET
+"""A process of data parallelism other than rank 0: run_module.py tuning.trainer.data_parallel.replica SOCKET
 
 It loads the base model, and computes the share of each pass that rank 0 sends. It has neither optimizer steps
 nor files. SIGUSR1 interrupts a pass; it ends when rank 0 closes the socket or dies.
@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from io import BufferedRWPair
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -31,13 +31,13 @@ from tuning.trainer.whole_passes import Interruption
 log = logging.getLogger(__name__)
 
 
-def main(descriptor: int) -> None:
+def main(arguments: Sequence[str]) -> NoReturn:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
     for number in (signal.SIGINT, signal.SIGTERM):  # rank 0 decides when a job pauses
         signal.signal(number, signal.SIG_IGN)
     interruption = Interruption()
     signal.signal(signal.SIGUSR1, interruption.set)
-    with suppress(EOFError), socket.socket(fileno=descriptor) as connection:
+    with suppress(EOFError), socket.socket(fileno=int(arguments[0])) as connection:
         stream = connection.makefile("rwb")
         trainer = open_replica(stream, interruption)
         while True:
@@ -129,7 +129,3 @@ COLLECTIVES: Mapping[str, Callable[..., None]] = {
     "give_gradients": give_gradients,
     "take_weights": take_weights,
 }
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]))

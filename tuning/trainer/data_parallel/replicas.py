@@ -12,7 +12,6 @@ import pickle
 import signal
 import socket
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -23,10 +22,10 @@ from typing import Any
 from inference.errors import Internal
 from inference.model import process_group
 from inference.model.load.device_dtype import resolve_device
-from inference.process.child_program import ROOT, describe_exit, launch_command
+from inference.process.child_program import ROOT, describe_exit, launch_command, module_command
 from tuning.trainer.data_parallel.messages import Call, ReplicaSetup, raise_failures
 
-PROGRAM = (sys.executable, "-m", "tuning.trainer.data_parallel.replica")
+PROGRAM = module_command("tuning.trainer.data_parallel.replica")
 EXIT_S = 5.0  # for the others to end by themselves; after the death of one, for this process to say so
 
 log = logging.getLogger(__name__)

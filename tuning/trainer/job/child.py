@@ -1,4 +1,4 @@
-"""The trainer's process: python -m tuning.trainer.job.child FOLDER
+"""The trainer's process: run_module.py tuning.trainer.job.child FOLDER
 
 Reads FOLDER/job.json, trains, and writes FOLDER/progress.jsonl. Started with the folder of a job that was
 paused or killed, it goes on from the state that the job saved last. SIGTERM pauses it after the running step.
@@ -9,6 +9,7 @@ import json
 import logging
 import signal
 import sys
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -43,7 +44,8 @@ class StopRequest:
         self.is_set = True
 
 
-def main(folder: Path) -> int:
+def main(arguments: Sequence[str]) -> int:
+    folder = Path(arguments[0])
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
     stop_request = StopRequest()
     signal.signal(signal.SIGTERM, stop_request)
@@ -109,7 +111,3 @@ def validation_data(encoder: Encoder, spec: JobSpec) -> TrainingData | None:
         return None
     dataset = encoder.encode(Path(spec.validation_file), spec.method)
     return training_data(dataset, spec.method, spec.hyperparameters)
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

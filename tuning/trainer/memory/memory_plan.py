@@ -31,7 +31,7 @@ from tuning.trainer.written_text import longest_text
 from tuning.types import JobSpec
 
 # In RAM: torch, transformers, peft, this code, a tokenizer. In VRAM: CUDA's context, buffers of libraries.
-PROGRAM_BYTES = {"cpu": 400_000_000, "cuda": 700_000_000}
+PROGRAM_BYTES = {"cpu": 380_000_000, "cuda": 700_000_000}
 FLOAT_BYTES = 4
 TRAINED_FACTOR = 3  # a trained weight and its two moments
 NUM_MOMENTS = {"adamw": 2, "adam": 2}  # others keep none

@@ -11,6 +11,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
+from inference.process.child_program import module_command
 from tests.tuning.trainer.conftest import job_spec
 from tests.tuning.trainer.job.children import WAIT_S, chat_rows, lines_of, of_type, wait_for_step, write_job
 from tuning.data.examples import Dataset, Example
@@ -22,11 +23,24 @@ ROOT = Path(__file__).parents[4]
 SHORT_OF_MEMORY = """
 import resource, sys
 from pathlib import Path
-from tuning.trainer.job import child
+from inference.process.fast_imports import fast_imports
+
+with fast_imports(is_sharded=False):
+    from tuning.trainer.job import child
 sizes = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
 limit = int(sizes["VmData"].split()[0]) * 1024 + 150_000_000
 resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-sys.exit(child.main(Path(sys.argv[1])))
+sys.exit(child.main(sys.argv[1:]))
+"""
+WITHOUT_COMPILER = """
+import sys
+from inference.process import run_module
+from inference.process.deferred_modules import is_deferred
+
+code = run_module.main("tuning.trainer.job.child", sys.argv[1:])
+assert is_deferred("torch._dynamo") and is_deferred("torch.export")
+assert not {"torch.distributed.tensor", "torch._inductor"} & set(sys.modules)
+sys.exit(code)
 """
 
 
@@ -46,7 +60,7 @@ def children() -> Iterator[list[subprocess.Popen[str]]]:
 
 def start(folder: Path, children: list[subprocess.Popen[str]], *program: str) -> subprocess.Popen[str]:
     process = subprocess.Popen(
-        [sys.executable, *(program or ("-m", "tuning.trainer.job.child")), str(folder)],
+        [*(program or module_command("tuning.trainer.job.child")), str(folder)],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         text=True,
@@ -89,7 +103,7 @@ def test_a_child_trains_and_after_kills_and_pauses_goes_on(
     wait_for_step(folder, 30)
     paused.send_signal(signal.SIGTERM)
     assert paused.wait(30) == 0 and of_type(folder, "paused")
-    assert start(folder, children).wait(WAIT_S) == 0
+    assert start(folder, children, sys.executable, "-c", WITHOUT_COMPILER).wait(WAIT_S) == 0
     losses = {line["step"]: line["train_loss"] for line in of_type(folder, "step")}
     assert losses.keys() == expected.keys()
     assert max(abs(losses[step] - expected[step]) for step in expected) < 1e-4
@@ -132,7 +146,7 @@ def test_refused_memory_ends_in_words(tmp_path: Path, children: list[subprocess.
     """64 rows of 60 tokens at once on models/demo take several hundred MB; the child may have 150 MB."""
     rows = [{"text": f"{number} " + "one two three four five six " * 10} for number in range(64)]
     write_job(tmp_path, ROOT / "models" / "demo", rows, batch_size=64)
-    assert start(tmp_path, children, "-c", SHORT_OF_MEMORY).wait(WAIT_S) == 1
+    assert start(tmp_path, children, sys.executable, "-c", SHORT_OF_MEMORY).wait(WAIT_S) == 1
     (failed,) = of_type(tmp_path, "failed")
     assert failed["code"] == "out_of_memory" and "a smaller batch_size" in failed["message"]
     assert not of_type(tmp_path, "step")
@@ -141,7 +155,7 @@ def test_refused_memory_ends_in_words(tmp_path: Path, children: list[subprocess.
 def test_a_failure_ends_in_words(tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(signal, "signal", lambda *_: None)  # this process keeps its own handler
     write_job(tmp_path, model_folder, [*chat_rows(2), {"messages": "none"}])
-    assert child.main(tmp_path) == 1
+    assert child.main([str(tmp_path)]) == 1
     (failed,) = of_type(tmp_path, "failed")
     assert failed["code"] == "invalid_training_file" and failed["param"] == "training_file"
     assert failed["message"].startswith("Line 3: ")

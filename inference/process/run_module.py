@@ -1,0 +1,22 @@
+"""Runs a module as a program, with fast imports: python -m inference.process.run_module MODULE ARGUMENT…
+
+`main` of the module gets the arguments and returns the exit code. For programs that hold whole models.
+"""
+
+import sys
+from collections.abc import Sequence
+from importlib import import_module
+
+from inference.process.fast_imports import fast_imports
+from inference.process.remembered_code import remembered_code
+
+
+def main(name: str, arguments: Sequence[str]) -> int:
+    with fast_imports(is_sharded=False):
+        module = import_module(name)
+    remembered_code().save()
+    return int(module.main(arguments))
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1], sys.argv[2:]))
