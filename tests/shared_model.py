@@ -1,6 +1,10 @@
 """Models that several ranks share, each rank in a separate process: what those processes run."""
 
+import multiprocessing
 import os
+import pickle
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -19,6 +23,7 @@ from inference.model.load.loader import config_of, model_of
 from inference.model.load.loader import load as load_model
 from inference.model.parallel_layers import use_plain_collectives
 from inference.model.select_runner import SelectedRunner
+from inference.model.tensor_parallel.rank_start import run_rank
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.sampling import Sampling
 from tests.generation_requests import make_request
@@ -55,18 +60,50 @@ def generate(model: Any) -> list[list[int]]:
     return [collector.ids for collector in collectors]
 
 
-def run_rank(rank: int, port: int, folders: list[Path], pipe: Connection) -> None:
-    """Runs as a rank of each folder's model in turn, with the same prompts on all ranks; sends each model's
-    answers.
-    """
+@contextmanager
+def running_ranks(compute: Callable[[Path], Any], folders: list[Path]) -> Iterator[list[Connection]]:
+    """Connections to RANKS processes, which send what they compute of each folder in turn, or the error."""
+    context, store = multiprocessing.get_context("spawn"), process_group.create_store(RANKS)
+    pipes, processes = [], []
+    for rank in range(RANKS):
+        ours, theirs = context.Pipe()
+        rank_work = pickle.dumps(partial(send_computed, compute, folders, rank, store.port))
+        processes.append(context.Process(target=run_rank, args=(rank_work, theirs), daemon=True))
+        processes[-1].start()
+        theirs.close()
+        pipes.append(ours)
+    yield pipes
+    for process in processes:
+        process.join(60)
+        assert process.exitcode == 0
+
+
+def send_computed(
+    compute: Callable[[Path], Any], folders: list[Path], rank: int, port: int, pipe: Connection
+) -> None:
+    """Runs in the process of a rank."""
     store = process_group.connect_store(port, RANKS)
     process_group.join_process_group(store, rank, RANKS, "cpu")
     for folder in folders:
-        model = model_of(folder, config_of(folder, False), "float32", "cpu", False)
-        use_plain_collectives(model)
-        pipe.send((generate(model), sum(num_local_values(weight) for weight in model.parameters())))
+        try:
+            pipe.send(compute(folder))
+        except Exception as error:
+            pipe.send(f"rank {rank}: {error!r}")
     process_group.leave_process_group()
     os._exit(0)
+
+
+def open_shared(folder: Path) -> Any:
+    """This rank's part of the model in a folder."""
+    model = model_of(folder, config_of(folder, False), "float32", "cpu", False)
+    use_plain_collectives(model)
+    return model
+
+
+def generate_shared(folder: Path) -> tuple[list[list[int]], int]:
+    """The answers of a model that the ranks share, and the number of weights of this one."""
+    model = open_shared(folder)
+    return generate(model), sum(num_local_values(weight) for weight in model.parameters())
 
 
 def num_local_values(weight: torch.Tensor) -> int:

@@ -118,13 +118,18 @@ assert "pattern" in vars(renaming.compiled_sources)
 """
 
 SHARDED = """
+import pickle
 import sys
-from inference.process.deferred_imports import defer_unused_imports
+from inference.model.tensor_parallel.rank_start import run_rank
 
-defer_unused_imports(is_sharded=True)
-from transformers.distributed import tensor_parallel
+def check(pipe):
+    from transformers.distributed import tensor_parallel
 
-assert tensor_parallel.DTensor is sys.modules["torch.distributed.tensor"].DTensor
+    assert tensor_parallel.DTensor is sys.modules["torch.distributed.tensor"].DTensor
+    assert "torch._dynamo.eval_frame" not in sys.modules
+
+assert "torch" not in sys.modules
+run_rank(pickle.dumps(check), None)
 """
 
 
@@ -156,5 +161,5 @@ def test_patterns_for_names_of_weights_are_compiled_when_they_are_used() -> None
     run(PATTERNS)
 
 
-def test_a_process_with_a_shard_has_distributed_tensors() -> None:
+def test_a_rank_has_distributed_tensors_and_no_compiler() -> None:
     run(SHARDED)

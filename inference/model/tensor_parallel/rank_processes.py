@@ -6,8 +6,10 @@ Knows processes, pipes and messages; not what is computed.
 import atexit
 import logging
 import multiprocessing
+import pickle
 import threading
 from collections.abc import Callable
+from functools import partial
 from multiprocessing.connection import Connection, wait
 from multiprocessing.process import BaseProcess
 
@@ -22,6 +24,7 @@ from inference.model.tensor_parallel.messages import (
     WorkerReady,
     WorkerReply,
 )
+from inference.model.tensor_parallel.rank_start import run_rank
 from inference.model.tensor_parallel.worker import LoadRecipe, describe_runner, run_worker, worker_failure
 
 log = logging.getLogger(__name__)
@@ -115,8 +118,8 @@ class RankProcesses:
         """Start a rank in a new process, not in a fork: a fork of this process would lack its threads."""
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
-        arguments = (rank, self._store.port, self.recipe, theirs)
-        process = context.Process(target=run_worker, args=arguments, name=f"rank {rank}", daemon=True)
+        worker = pickle.dumps(partial(run_worker, rank, self._store.port, self.recipe))
+        process = context.Process(target=run_rank, args=(worker, theirs), name=f"rank {rank}", daemon=True)
         process.start()
         theirs.close()
         self.processes.append(process)

@@ -68,7 +68,7 @@ class LoadRecipe:
 
 
 def run_worker(rank: int, port: int, recipe: LoadRecipe, pipe: Connection) -> None:
-    """The main function of a rank's process: runs until rank 0 closes the pipe."""
+    """Runs in a rank's process until rank 0 closes the pipe."""
     detach_from_signals()
     try:
         process_group.join_process_group(

@@ -21,7 +21,9 @@ def test_a_rank_that_fails_alone_ends_and_rank_0_reports_it(tmp_path: Path) -> N
         _, selected = together.start()
         together.on_lost(messages.append)
         runner = together.wrap_runner(selected.runner)
-        with pytest.raises(Unavailable, match="rank 1 has ended with exit code 1: the server must be restarted"):
+        with pytest.raises(
+            Unavailable, match="rank 1 has ended with exit code 1: the server must be restarted"
+        ):
             runner.forward(prompt_batch(FAILING_TOKEN))
         assert len(messages) == 1
         with pytest.raises(Unavailable, match="the server must be restarted"):
