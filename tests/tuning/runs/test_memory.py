@@ -34,7 +34,7 @@ def test_a_run_beyond_the_plan_is_refused_with_need_and_have_before_anything_is_
     client = RunClient(servers.open(free_bytes=lambda: 1_000_000))
     failure = wait_for(client.runs.create_run(client.session_id, 0, make_options()))
     assert isinstance(failure, Failure) and failure.category == "user"
-    assert "lora_config needs 40" in failure.message and "beside serving there is 1.0 MB" in failure.message
+    assert "lora_config needs 38" in failure.message and "beside serving there is 1.0 MB" in failure.message
     with pytest.raises(NotFound):
         client.runs.run(f"{client.session_id}:train:0")
     assert [path.name for path in (servers.folder / "runs").iterdir()] == []
