@@ -22,9 +22,10 @@ from inference.model.quantization.schemes import NONE
 from inference.model.remembered_reference import remembered_reference
 from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.worker import LoadRecipe
-from inference.model.weight_cache import WeightCache, allows_cache, open_weight_cache
+from inference.model.weight_cache import WeightCache, allows_cache, open_weight_cache, plain_tensors
 from inference.native.build import NativeUnavailable
 from inference.native.weight_cache.source_files import weight_cache_folder
+from inference.process.file_lease import lease_mapped
 from settings.groups import EngineSettings, ModelSettings
 
 WRITE_S = 10.0  # that a process which ends gives its packed weights to reach the disk
@@ -126,6 +127,7 @@ def find_weight_file(folder: Path, settings: ModelSettings) -> Path | None:
 
 
 def select_adapter_runner(model: PreTrainedModel, *, deterministic: bool, **options: Any) -> SelectedRunner:
-    """As select_runner; the runner also computes steps with adapters."""
+    """As select_runner; the runner also computes steps with adapters. Mapped weights are then protected."""
     selected = select_runner.select_runner(model, deterministic=deterministic, **options)
+    lease_mapped(plain_tensors(model).values())
     return replace(selected, runner=AdapterRunner(model, selected.runner, deterministic))

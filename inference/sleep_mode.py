@@ -20,7 +20,7 @@ from inference.model.batch import Runner
 from inference.model.memory_usage import kv_cache_tensors
 from inference.native.weight_cache.file import PAGE
 from inference.process.malloc import trim_heap
-from inference.process.mmap_release import address_range, release_range
+from inference.process.mmap_release import address_range, mapped_files, release_range, release_weight
 
 # What sleeps, by the names of vLLM's tags.
 WEIGHTS, KV_CACHE = TAGS = ("weights", "kv_cache")
@@ -118,7 +118,7 @@ class SleepMode:
         for data in kv_cache_tensors(self._runner):
             release_range(*address_range(data))
         if level == DISCARD_WEIGHTS and self._mapped_weights is not None:
-            release_range(*address_range(self._mapped_weights))
+            release_weight(self._mapped_weights, mapped_files())  # not of a copy, which would be lost
         trim_heap()
         self._sleeping_tags = frozenset(TAGS)
         self._engine.pause(SLEEPING)  # again: it may have been woken meanwhile

@@ -3,6 +3,7 @@
 import dataclasses
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -13,6 +14,7 @@ from inference.metrics import Metrics
 from inference.model import weight_cache
 from inference.model.mapped_model import mapped_file
 from inference.model.memory_usage import kv_cache_bytes
+from inference.native.weight_cache.file import PAGE, map_bytes
 from inference.process.rss import written_bytes
 from inference.sampling import Sampling
 from inference.sleep_mode import SleepMode
@@ -94,6 +96,18 @@ def test_level_2_discards_mapped_weights_that_come_back_by_themselves(
     assert mapped_bytes(loaded) == 0
     sleep_mode.wake_up()
     assert ids(generate(backend)) == first
+
+
+def test_weights_whose_file_was_overwritten_are_not_discarded(
+    tmp_path: Path, loaded: LoadedEngine, backend: Backend, sleep_mode: SleepMode
+) -> None:
+    """They were copied to memory, where nothing would bring them back."""
+    path = tmp_path / "weights"
+    path.write_bytes(b"\x07" * PAGE)
+    weights = map_bytes(path)
+    path.write_bytes(b"\x09" * PAGE)
+    SleepMode(loaded.engine, loaded.engine_thread, loaded.selected_runner.runner, weights).sleep(2, "wait")
+    assert int(weights.min()) == 7
 
 
 def test_the_deepest_level_gives_back_the_cache_and_what_is_mapped(

@@ -8,27 +8,51 @@ import mmap
 from collections.abc import Iterable, Iterator
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
 MAPS = Path("/proc/self/maps")
 WEIGHTS = ".safetensors"
+REMOVED = " (deleted)"  # after the path of a file that is mapped, but has no name any more
 
 AddressRange = tuple[int, int]  # [start, end)
 
 
-def mapped_files(ending: str = "") -> list[AddressRange]:
-    """The ranges of memory-mapped files whose names have this ending; empty on systems without /proc."""
+class Mapping(NamedTuple):
+    """The addresses [start, end) where a file is mapped."""
+
+    start: int
+    end: int
+    is_writable: bool
+    path: str
+
+
+def mappings() -> list[Mapping]:
+    """The memory-mapped files of this process; empty on systems without /proc."""
     if not MAPS.exists():
         return []
-    ranges = []
-    for line in MAPS.read_text().splitlines():
-        addresses, _, _, _, inode, *path = line.split(maxsplit=5)
-        if inode != "0" and "".join(path).endswith(ending):
-            start, end = addresses.split("-")
-            ranges.append((int(start, 16), int(end, 16)))
-    return ranges
+    return [mapping for line in MAPS.read_text().splitlines() if (mapping := read_mapping(line))]
+
+
+def read_mapping(line: str) -> Mapping | None:
+    """A line of MAPS; None for memory without a file."""
+    addresses, permissions, _, _, inode, *path = line.split(maxsplit=5)
+    if inode == "0":
+        return None
+    start, end = (int(address, 16) for address in addresses.split("-"))
+    return Mapping(start, end, "w" in permissions, "".join(path))
+
+
+def mappings_of(path: Path) -> list[Mapping]:
+    """Where this process has mapped the file, also if it was removed since."""
+    name = str(path.resolve())
+    return [mapping for mapping in mappings() if mapping.path.removesuffix(REMOVED) == name]
+
+
+def mapped_files(ending: str = "") -> list[AddressRange]:
+    """The ranges of memory-mapped files whose names have this ending; empty on systems without /proc."""
+    return [(mapping.start, mapping.end) for mapping in mappings() if mapping.path.endswith(ending)]
 
 
 def is_mapped(path: Path) -> bool:

@@ -24,6 +24,7 @@ from inference.native.prefault import array_type, round_up
 from inference.native.structs import NativeDtype
 from inference.native.weight_cache.replace_memory import replace_memory
 from inference.process.cache_folder import UntrustedFile, open_own
+from inference.process.file_lease import lease_file, lease_mapped
 
 MAGIC = b"HEARTHW1"  # changes with the layout
 # MAGIC, bytes of the header, SHA-256 of the header, SHA-256 of the sums of all pages after it
@@ -92,15 +93,17 @@ def write_weight_file(
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     temporary.unlink(missing_ok=True)  # of an earlier process with this id, or a link of another user
     try:
-        with open(os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY), "wb") as file:
+        descriptor = os.open(temporary, os.O_RDWR | os.O_CREAT | os.O_EXCL, OWNER_ONLY)
+        with open(descriptor, "wb") as file, temporary.open("rb") as readable:
             offsets = write_content(file, header, blocks)
             os.fsync(file.fileno())
             temporary.rename(path)
             places = list(zip(blocks, offsets, strict=True))
-            replace_memory(file.fileno(), places[len(tensors) :])
+            replace_memory(readable.fileno(), places[len(tensors) :])
     except BaseException:
         temporary.unlink(missing_ok=True)
         raise
+    lease_mapped(blocks[len(tensors) :])
 
 
 def write_content(file: Any, header: bytes, blocks: Sequence[Tensor]) -> list[int]:
@@ -219,8 +222,15 @@ def map_bytes(path: Path) -> Tensor:
             raise BadWeightFile("it is truncated")
         mapping = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
     address = np.frombuffer(mapping, dtype=np.uint8).ctypes.data
+    lease = lease_file(path, [(address, address + len(mapping))])
+
+    def close() -> None:
+        mapping.close()
+        if lease:
+            lease.close()
+
     # As a ctypes array, because torch warns of buffers that cannot be written to. It keeps the mapping alive.
-    array = array_type(len(mapping), mapping.close).from_address(address)
+    array = array_type(len(mapping), close).from_address(address)
     return torch.frombuffer(array, dtype=torch.uint8)
 
 

@@ -21,8 +21,10 @@ PROTECTION, FLAGS = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | MAP_FIX
 def replace_memory(descriptor: int, places: Sequence[tuple[Tensor, int]]) -> bool:
     """Map a file over blocks that were written to it; returns whether it did, for nearly all bytes.
 
-    places: blocks (uint8) and their offsets in the file, multiples of a page. The end of a block that is no
-    whole page stays. A later write to the memory leaves the file as it is.
+    descriptor  open for reading alone: mapped files stay open, and no FileLease is on one open for writing
+    places      blocks (uint8) and their offsets in the file, multiples of a page
+
+    The end of a block that is no whole page stays. A later write to the memory leaves the file as it is.
     """
     aligned = [(block, offset) for block, offset in places if block.data_ptr() % mmap.PAGESIZE == 0]
     size, aligned_size = (sum(block.nbytes for block, _ in each) for each in (places, aligned))
