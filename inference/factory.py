@@ -33,6 +33,7 @@ from inference.model import select_runner
 from inference.model.batch import Runner
 from inference.model.load import loader
 from inference.model.load.formats import model_folder
+from inference.model.load.weights_digest import weights_digest
 from inference.model.mapped_model import mapped_file
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.paged.kv_pool import AUTO
@@ -63,6 +64,7 @@ class LoadedEngine:
     folder: Path
     model_settings: ModelSettings
     engine_settings: EngineSettings
+    weights_digest: str
 
     @property
     def cache_config(self) -> CacheConfig:
@@ -136,6 +138,7 @@ def open_engine(
         model_folder(folder),
         model_settings,
         engine_settings,
+        weights_digest(folder),
     )
 
 
@@ -211,6 +214,7 @@ def describe_model(loaded_engine: LoadedEngine, model_id: str) -> BackendModel:
             "architecture": type(loaded_model.model).__name__,
             "quantize": loaded_engine.model_settings.quantize,
             "kv_dtype": loaded_engine.engine_settings.kv_dtype,
+            "weights": loaded_engine.weights_digest,
         },
     )
 

@@ -11,6 +11,7 @@ START_HEADER = "X-Hearth-Start"
 # The setting behind each key of a model's metadata in /v1/models.
 SETTING_OF_KEY: Mapping[str, str] = {
     "architecture": "MODEL_NAME",
+    "weights": "MODEL_REVISION",
     "dtype": "DTYPE",
     "quantize": "QUANTIZE",
     "kv_dtype": "KV_DTYPE",

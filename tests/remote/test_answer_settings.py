@@ -51,6 +51,13 @@ def test_a_member_that_would_answer_differently_is_refused() -> None:
         two_servers(described(), described(kv_dtype="int8"))
 
 
+def test_a_member_with_other_weights_is_refused() -> None:
+    """A fine-tuned model, or another revision, has the same architecture."""
+    with pytest.raises(CannotOpen, match=r"MODEL_REVISION \(weights\) is 'b' there, and 'a' at another"):
+        two_servers(described(weights="a"), described(weights="b"))
+    two_servers(described(weights="a"), described())  # an earlier release does not say
+
+
 @pytest.mark.parametrize(
     "second", [described(), Detected("vllm", ("m",)), Detected(problem="it does not respond")]
 )
