@@ -113,7 +113,7 @@ def _inputs(body: EmbeddingRequest, served: Served) -> Inputs:
         raise InvalidBody("exactly one of input and messages is required", "input")
     backend, limit = served.backend, _truncation(body, served)
     if body.messages is not None:
-        return [_token_ids(_conversation(body), backend)[-limit:]]
+        return [_truncate(_token_ids(_conversation(body), backend), limit, body)]
     inputs = _split_inputs(body)
     if not limit and body.add_special_tokens is None:
         return inputs
@@ -121,11 +121,12 @@ def _inputs(body: EmbeddingRequest, served: Served) -> Inputs:
     def token_ids(text: str) -> list[int]:
         return _token_ids(GenerationRequest(text, add_special_tokens=body.add_special_tokens), backend)
 
-    return [(token_ids(each) if isinstance(each, str) else each)[-limit:] for each in inputs]
+    ids = [token_ids(each) if isinstance(each, str) else each for each in inputs]
+    return [_truncate(each, limit, body) for each in ids]
 
 
 def _truncation(body: EmbeddingRequest, served: Served) -> int:
-    """The number of last tokens to keep of each input; 0: all."""
+    """The number of tokens to keep of each input; 0: all."""
     limit = body.truncate_prompt_tokens
     if limit is None:
         return 0
@@ -134,6 +135,11 @@ def _truncation(body: EmbeddingRequest, served: Served) -> int:
             f"truncate_prompt_tokens must be -1, or at least 1, got {limit}.", "truncate_prompt_tokens"
         )
     return (served.card.info.context or 0) if limit == -1 else limit
+
+
+def _truncate(token_ids: Sequence[int], limit: int, body: EmbeddingRequest) -> list[int]:
+    """The tokens that _truncation leaves."""
+    return list(token_ids[: limit or None] if body.truncation_side == "right" else token_ids[-limit:])
 
 
 def _split_inputs(body: EmbeddingRequest) -> Inputs:

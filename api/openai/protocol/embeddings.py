@@ -28,7 +28,8 @@ class EmbeddingRequest(Struct, kw_only=True):
     endianness              byte order in base64: little, big, or native, the server's; default: little
     dimensions              size of the vectors: one that the model allows; default: its full size
     normalize, use_activation   scale the vectors to length 1; default: true. Two names of one option
-    truncate_prompt_tokens  keep this many of each input's last tokens; -1: as many as the context holds
+    truncate_prompt_tokens  keep this many of each input's tokens; -1: as many as the context holds
+    truncation_side         the end that loses tokens; default: left, the last tokens are kept
     add_special_tokens      whether the tokenizer adds its special tokens; default: only for `input`
     add_generation_prompt   end the conversation with the start of an answer; default: false
     continue_final_message, chat_template_kwargs   as in a chat completion
@@ -44,6 +45,7 @@ class EmbeddingRequest(Struct, kw_only=True):
     normalize: bool | None = None
     use_activation: bool | None = None
     truncate_prompt_tokens: int | None = None
+    truncation_side: Literal["left", "right"] | None = None
     add_special_tokens: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None

@@ -113,6 +113,7 @@ class CommonRequest(ConstraintFields, kw_only=True):
     ignore_eos                     continue after the model's end token
     max_tokens, min_tokens         limits of each answer
     truncate_prompt_tokens         keep this many of the prompt's last tokens; -1: leave room for max_tokens
+    truncation_side                must be left: truncate_prompt_tokens keeps the prompt's end
     skip_special_tokens            false: include special tokens in the text
     add_special_tokens             whether the tokenizer adds its special tokens to the prompt
     prompt_logprobs                alternatives to report for each token of the prompt
@@ -153,6 +154,7 @@ class CommonRequest(ConstraintFields, kw_only=True):
     max_tokens: int | None = None
     min_tokens: int | None = None
     truncate_prompt_tokens: int | None = None
+    truncation_side: str | None = None
     skip_special_tokens: bool | None = None
     add_special_tokens: bool | None = None
     prompt_logprobs: int | None = None

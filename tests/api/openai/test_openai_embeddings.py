@@ -192,6 +192,17 @@ def test_conflicting_and_missing_inputs_are_refused(client: FlaskClient, fields:
     assert (response.status_code, response.get_json()["error_type"]) == (400, "validation")
 
 
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [({}, [4, 5]), ({"truncation_side": "right"}, [3, 4]), ({"truncation_side": "left"}, [4, 5])],
+)
+def test_an_input_loses_tokens_on_the_named_side(
+    client: FlaskClient, options: dict[str, str], expected: list[int]
+) -> None:
+    (vector,) = vectors(client, input=[3, 4, 5], truncate_prompt_tokens=2, **options)
+    assert vector == list(embedding(expected).vector)
+
+
 def test_special_tokens_can_be_left_out(client: FlaskClient) -> None:
     """The texts are then tokenized apart from the model's way."""
     assert vectors(client, input=["a b", [5]], add_special_tokens=False) == [

@@ -57,6 +57,10 @@ TOO_LONG = (
         ({"allowed_token_ids": []}, "allowed_token_ids is not None and empty!"),
         ({"priority": 1}, "Got priority 1 but priority scheduling is not enabled"),
         (
+            {"truncate_prompt_tokens": 4, "truncation_side": "right"},
+            "truncation_side must be left: the prompt's last tokens are kept",
+        ),
+        (
             {"use_beam_search": True},
             "use_beam_search is not supported: use sampling or greedy decoding",
         ),
