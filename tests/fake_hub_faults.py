@@ -113,6 +113,16 @@ class Throttled(LimitedFault):
 
 
 @dataclass
+class Redirect(LimitedFault):
+    """Redirects to a target of its own."""
+
+    target: str
+
+    def respond(self, to: Any, reply: HubReply) -> None:
+        to.send(302, b"", {"Location": self.target})
+
+
+@dataclass
 class Short(LimitedFault):
     """The last `by` bytes are missing, and the declared length agrees."""
 

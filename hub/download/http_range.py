@@ -175,7 +175,7 @@ class RangeClient:
                 allow_redirects=False,
                 timeout=(self.timeout_s, self.timeout_s),
             )
-        except requests.RequestException as error:
+        except (requests.RequestException, ValueError) as error:  # ValueError: it redirects to no URL
             raise TransientError(
                 f"{origin_of(url)} does not answer ({describe_cause(error, self.timeout_s)})"
             ) from error

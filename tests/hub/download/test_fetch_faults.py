@@ -23,6 +23,7 @@ from tests.fake_hub_faults import (
     Flip,
     HubFault,
     IgnoredRanges,
+    Redirect,
     Short,
     Stall,
     Throttled,
@@ -53,6 +54,7 @@ def refusal(fetch_model: FetchModel, *args: Repository, **changes: object) -> Fi
         ErrorStatus(429, times=3),
         IgnoredRanges(),
         IgnoredRanges(times=2),
+        Redirect("http://[::bad", times=3),
         Chunked(),
     ],
     ids=repr,
@@ -117,6 +119,21 @@ def test_retries_start_over_after_every_byte(
 ) -> None:
     repo.faults[WEIGHTS] = Disconnect(at=10_000, times=30)
     assert is_complete(fetch_model(num_connections=1))
+
+
+@pytest.mark.parametrize(
+    ("target", "reason"),
+    [
+        ("http://[::bad", "does not answer (Invalid IPv6 URL)"),
+        ("file:///etc/passwd", "file:// does not answer"),
+        ("//", "redirects too often"),
+    ],
+)
+def test_a_redirect_to_no_server_is_refused(
+    target: str, reason: str, repo: fake_hub.Repo, fetch_model: FetchModel
+) -> None:
+    repo.faults[WEIGHTS] = Redirect(target)
+    assert reason in refusal(fetch_model).have
 
 
 def test_a_server_that_allows_fewer_connections_does_not_end_the_fetch(
