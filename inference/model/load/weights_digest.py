@@ -1,4 +1,4 @@
-"""A short digest of a model's weights: equal for copies, another one for another revision or a fine-tuned model.
+"""A short digest of a model's weights: equal for copies, different for another revision or after tuning.
 
 Reads samples, not all of the files: it finds mistakes, not who wants to deceive.
 """
@@ -15,7 +15,7 @@ DIGEST_LENGTH = 16
 
 
 def weights_digest(source: Path) -> str:
-    """Of the model in a folder, or in a GGUF file: of several shards, the first. Raises OSError."""
+    """The digest of the model in a folder, or in a GGUF file, the first of its shards. Raises OSError."""
     weights_format = next(each for each in FORMATS if each.matches(source))
     paths = sorted(weights_format.files(source))
     digest = hashlib.sha256()
