@@ -33,6 +33,7 @@ REFUSED_TEXTS = (
     "cannot allocate memory",
     "failed to map segment",
     "memory allocation",
+    "memoryerror",
     "out of memory",
     "std::bad_alloc",
 )
@@ -44,10 +45,15 @@ def is_memory_shortage(error: BaseException) -> bool:
         return True
     if isinstance(error, OSError) and error.errno in REFUSED_ERRNOS:
         return True
-    if any(text in str(error).lower() for text in REFUSED_TEXTS):
+    if names_memory_shortage(str(error)):
         return True
     cause = error.__cause__ or error.__context__
     return cause is not None and is_memory_shortage(cause)
+
+
+def names_memory_shortage(text: str) -> bool:
+    """Whether the message of an error, or the last line of a program, says that memory was refused."""
+    return any(refused in text.lower() for refused in REFUSED_TEXTS)
 
 
 def describe(error: BaseException) -> str:

@@ -3,7 +3,7 @@
 The first row of the training file may have "trainer", an object:
   step_s      seconds of a step
   die_at      the step in which it is killed; only before it has been resumed
-  exit_at     the step in which it prints a last word and exits with code 3
+  exit_at     the step in which it prints last_words ("RuntimeError: last words") and exits with code 3
   fail_at     the step in which it fails with non_finite_loss
   ignore_term it does not obey SIGTERM
 Every fifth step has a checkpoint and a saved state.
@@ -69,7 +69,7 @@ class ScriptedTrainer:
             self.progress.flush()
             os.kill(os.getpid(), signal.SIGKILL)
         if step == self.options.get("exit_at"):
-            print("first words\nRuntimeError: last words", flush=True)
+            print(f"first words\n{self.options.get('last_words', 'RuntimeError: last words')}", flush=True)
             os._exit(3)
         if step == self.options.get("fail_at"):
             self.write("failed", code="non_finite_loss", message="the loss is not finite", param=None)

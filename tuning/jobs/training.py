@@ -10,6 +10,7 @@ from typing import Any
 from inference.errors import ServerError
 from inference.finding import format_each
 from inference.process.child_program import describe_exit
+from inference.process.memory_shortage import names_memory_shortage
 from tuning.jobs.process import KILLED, TERMINATED, ChildProcess
 from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
@@ -144,7 +145,7 @@ def end_training(workspace: Workspace, run: JobRun, exit_code: int) -> None:
 def death_of(run: JobRun, exit_code: int) -> JobError:
     reason, last_words = describe_exit(exit_code), run.process.last_words()
     log.error("job=%s trainer: %s\n%s", run.job_id, reason, last_words)
-    if exit_code == KILLED:
+    if exit_code == KILLED or names_memory_shortage(last_line(last_words)):
         fix = "if memory was short, use a smaller batch_size or max_length, or activation_checkpointing"
         return JobError(code="out_of_memory", message=f"the trainer died: {reason}: {fix}")
     return JobError(code="server_error", message=f"the trainer died: {reason}: {last_line(last_words)}")

@@ -116,6 +116,13 @@ def test_the_exit_of_a_trainer_fails_the_job_with_its_last_words(service: Tuning
     assert job.finished and job.progress.step == 2
 
 
+@pytest.mark.parametrize("last_words", ["MemoryError: ", "ImportError: x.so: failed to map segment from it"])
+def test_a_trainer_without_memory_for_its_libraries_says_so(service: TuningService, last_words: str) -> None:
+    job = wait_for_job(service, create_job(service, {"exit_at": 1, "last_words": last_words}).id)
+    assert job.error and job.error.code == "out_of_memory"
+    assert "exit code 3: if memory was short, use a smaller batch_size" in job.error.message
+
+
 def test_a_killed_trainer_fails_the_job_and_its_checkpoints_stay(
     service: TuningService, adapters: RecordingAdapters
 ) -> None:
