@@ -1,5 +1,6 @@
 """The routes of a model's process: only in a process that a server started, and every error is a message."""
 
+import logging
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,13 @@ def test_an_answer_is_a_frame_for_each_event(client: FlaskClient) -> None:
 def test_the_vectors_of_all_inputs_are_one_result(client: FlaskClient) -> None:
     response = client.post("/link/embed", data=encode(["a", [1, 2]]))
     assert len(read_message(response.data[LENGTH_BYTES:], EMBEDDINGS_DECODER)) == 2
+
+
+def test_calls_are_logged_for_debugging_alone(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:
+    with caplog.at_level(logging.DEBUG, "hearth.access"):
+        for path in ("/link/info", "/v1/models"):
+            client.open(path, method="POST" if "link" in path else "GET")
+    assert [record.levelno for record in caplog.records] == [logging.DEBUG, logging.INFO]
 
 
 def test_the_model_is_described(client: FlaskClient) -> None:
