@@ -23,7 +23,8 @@ from inference.errors import (
 from inference.event_loop import run_on_loop
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.remote.attempts import Attempts
-from inference.remote.failures import UpstreamFailure, broken
+from inference.remote.embedding_attempts import embed
+from inference.remote.failures import UpstreamFailure
 from inference.remote.members.member_pool import MemberPool
 from inference.remote.residence import AlwaysLoaded, Residence
 from inference.remote.retry_budget import RetryBudget
@@ -109,9 +110,9 @@ class RemoteBackend:
         return self._with_tokenizer(lambda tokenizer: tokenizer.config())
 
     def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
-        path, body = self._pool.members[0].api.embedding_call(inputs)
+        self._pool.members[0].api.embedding_call(inputs)  # refuses what no server can do
         self._check_room()
-        return RemoteStream(self._running_loop(), lambda emit: self._embed(path, body, len(inputs), emit))
+        return RemoteStream(self._running_loop(), lambda emit: self._embed(inputs, emit))
 
     def adapters(self) -> Adapters | None:
         return self._adapters
@@ -178,15 +179,9 @@ class RemoteBackend:
         async with self._residence.use(within_s):
             await self._counted(relay, request.max_tokens, request.n)
 
-    async def _embed(self, path: str, query: bytes, num_inputs: int, emit: Emit) -> None:
-        member = self._pool.first_available(self._pool.members)
-
+    async def _embed(self, inputs: Sequence[str | Sequence[int]], emit: Emit) -> None:
         async def fetch(stats: UpstreamRequestStats, running: RunningAnswer) -> None:
-            async with asyncio.timeout(self._model.timeouts.first):
-                async with member.client.post(path, query) as response:
-                    embeddings = member.api.read_embeddings(await member.client.read_document(response))
-            if len(embeddings) != num_inputs:
-                raise broken(self._model.name, f"{len(embeddings)} embeddings of {num_inputs} inputs")
+            embeddings = await embed(self._pool.members, inputs, self._budget)
             stats.record_first_event()
             events: list[Event] = [
                 Embedded(index, "stop", embedding=each) for index, each in enumerate(embeddings)

@@ -9,6 +9,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
+from inference.embedding import Embedded
 from inference.errors import Unavailable
 from inference.remote import attempts
 from inference.remote.answer_settings import START_HEADER
@@ -177,7 +178,11 @@ class RestartingHearth:
             return document({"name": "hearth", "start_id": self.start_id})
         if sent.method == "GET":
             return document({"data": [{"id": "up/model", "metadata": {"dtype": self.dtype}}]})
-        return Reply(self.steps, headers={START_HEADER: self.start_id})
+        start = {START_HEADER: self.start_id}
+        if sent.path.endswith("/embeddings"):
+            vector = [float(self.dtype == "float32")]
+            return document({"data": [{"index": 0, "embedding": vector}]}, **start)
+        return Reply(self.steps, headers=start)
 
     def restart(self, start_id: str, dtype: str = "float32") -> None:
         self.start_id, self.dtype = start_id, dtype
@@ -204,6 +209,29 @@ def test_a_server_that_restarts_with_other_settings_answers_no_more(
 ) -> None:
     hearths[1].restart("2", dtype="bfloat16")
     assert members_of_answers(pool) == {"up/model-1"}
+
+
+def test_a_server_that_restarts_with_other_settings_makes_no_embeddings(
+    hearths: list[RestartingHearth], pool: Backend
+) -> None:
+    hearths[0].restart("2", dtype="bfloat16")
+    vectors = [event.embedding.vector for event in pool.embed(["a"]) if isinstance(event, Embedded)]
+    assert vectors == [(1.0,)]
+    assert members_of_answers(pool, 3) == {"up/model-2"}
+
+
+def test_a_server_without_embeddings_goes_on_answering(
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+) -> None:
+    upstream.reply = other.reply = lambda sent: (
+        document({"error": "no such route"}, 404)
+        if sent.path.endswith("/embeddings")
+        else Reply(complete(token_chunks()))
+    )
+    with pytest.raises(Unavailable, match="status 404"):
+        list(pool.embed(["a"]))
+    assert len(upstream.bodies) == len(other.bodies) == 1 and not pool.unavailable_reason()
+    assert members_of_answers(pool) == {"up/model-1", "up/model-2"}
 
 
 def test_an_answer_does_not_go_on_at_a_server_that_restarts_with_other_settings(

@@ -6,9 +6,12 @@ from collections import deque
 from collections.abc import Coroutine, Sequence
 from types import MappingProxyType
 
+import aiohttp
+
+from inference.embedding import Embedding
 from inference.metrics.upstream import UpstreamRequestStats
-from inference.remote.answer_settings import AnswerSettings
-from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure, unreachable
+from inference.remote.answer_settings import START_HEADER, AnswerSettings
+from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure, broken, late, unreachable
 from inference.remote.http_client import HttpClient
 from inference.remote.members.breaker import Breaker
 from inference.remote.members.member_load import MemberLoad, Prompt
@@ -23,6 +26,7 @@ MAX_START_IDS = 64
 BUSY = "they are busy"
 # Outcomes that say nothing against the server; the others count as its failures, unless it only rests.
 HARMLESS_OUTCOMES = frozenset({"ok", "cancelled", "bad_request"})
+COUNTED_OF_EMBEDDINGS = frozenset({"unreachable", "changed"})
 
 
 class Member:
@@ -92,6 +96,38 @@ class Member:
                 await self._relay(calls, prompt, stats, ends_at, emit)
         except TimeoutError:
             raise unreachable(self.client.model.name, "it does not report any more") from None
+        finally:
+            self._limits.discard(limit)
+
+    async def embed(self, inputs: Sequence[str | Sequence[int]]) -> tuple[Embedding, ...]:
+        """The vectors of the inputs. Raises UpstreamFailure, or NotImplementedHere.
+
+        A server without embeddings may answer all else: few failures count against it.
+        """
+        path, body = self.api.embedding_call(inputs)
+        try:
+            embeddings = self.api.read_embeddings(await self._fetch(path, body))
+        except UpstreamFailure as failure:
+            if failure.outcome in COUNTED_OF_EMBEDDINGS:
+                self._note_failure(failure)
+            raise
+        if len(embeddings) != len(inputs):
+            raise broken(self.client.model.name, f"{len(embeddings)} embeddings of {len(inputs)} inputs")
+        return embeddings
+
+    async def _fetch(self, path: str, body: bytes) -> bytes:
+        """The document that is the response, from a start of the server that may answer."""
+        name, timeout_s = self.client.model.name, self.client.model.timeouts.first
+        try:
+            async with asyncio.timeout(timeout_s) as limit:
+                self._limits.add(limit)
+                async with self.client.post(path, body) as response:
+                    await self.check_start(response.headers.get(START_HEADER, ""))
+                    return await self.client.read_document(response)
+        except TimeoutError:
+            raise late(name, timeout_s) from None
+        except (aiohttp.ClientError, OSError):
+            raise broken(name, "the connection was closed") from None
         finally:
             self._limits.discard(limit)
 
