@@ -2,10 +2,12 @@
 
     python -m scripts.robustness.killed_replicas [--kills 300] [--stops 0] [--drains 0] [--minutes 20]
 
+Judges what it has seen after at most --minutes from its start, and a little for the answers that run then.
+
 A front has the replicas as members of one model. Clients stream greedy answers and sampled ones with seeds
 through it. At random moments, while another replica takes requests, a random one is killed, as by kill -9,
 and started again; stopped for some seconds, as by SIGSTOP; or ended by SIGTERM, after which it drains, and
-started again.
+started again. A pause of more than a second is told with the time since the latest disturbance.
 """
 
 import argparse
@@ -30,7 +32,7 @@ NUM_CLIENTS = 4
 MAX_TOKENS = 600
 MAX_PAUSE_S = 1.0  # between the moment that two replicas take requests and a disturbance
 MAX_RETURN_S, POLL_S = 300.0, 0.2
-MAX_GAP_S = 3.0
+MAX_GAP_S, TOLD_GAP_S = 3.0, 1.0
 DISTURBANCES: Mapping[str, Callable[[Replicas, int], None]] = {
     "kills": Replicas.kill,
     "stops": Replicas.stop,
@@ -62,13 +64,18 @@ class StreamedAnswer:
     """A stream as a client saw it. Two are equal if their tokens, texts and ends are.
 
     finish_reason  if the stream broke off: "broken", with the error if there is one
-    gap_s          the longest pause between two lines, in seconds
+    gap_s          the longest pause between two lines, in seconds; gap_at: when it ended, as time.monotonic
     """
 
     text: str = ""
     token_ids: list[int] = field(default_factory=list)
     finish_reason: str = "broken"
     gap_s: float = field(default=0.0, compare=False)
+    gap_at: float = field(default=0.0, compare=False)
+
+    def note_gap(self, gap_s: float, now: float) -> None:
+        if gap_s > self.gap_s:
+            self.gap_s, self.gap_at = gap_s, now
 
     def add(self, line: bytes) -> None:
         """Add a line of the response."""
@@ -90,6 +97,7 @@ class Tally:
     num_tokens   of all answers
     num_wrong    tokens that are missing, too many, or others than those of the undisturbed run
     differing    answers whose tokens, texts or ends are not those of the undisturbed run
+    disturbed_at  when the latest disturbance began, as time.monotonic
     """
 
     num_answers: int = 0
@@ -98,12 +106,18 @@ class Tally:
     num_wrong: int = 0
     differing: list[StreamedAnswer] = field(default_factory=list)
     gap_s: float = 0.0
+    disturbed_at: float = 0.0
 
     def add(self, streamed: StreamedAnswer, expected: StreamedAnswer) -> None:
         self.num_answers += 1
         self.num_tokens += len(streamed.token_ids)
         self.num_wrong += count_differing(streamed.token_ids, expected.token_ids)
         self.gap_s = max(self.gap_s, streamed.gap_s)
+        if streamed.gap_s > TOLD_GAP_S:
+            ago_s = streamed.gap_at - self.disturbed_at
+            print(
+                f"pause of {streamed.gap_s:.2f} s, which ended {ago_s:.2f} s after a disturbance", flush=True
+            )
         if streamed != expected:
             self.differing.append(streamed)
             print(f"differs: {streamed.finish_reason} after {len(streamed.token_ids)} tokens", flush=True)
@@ -125,7 +139,8 @@ def read_answer(front: Server, body: Mapping[str, Any]) -> StreamedAnswer:
         last_at = 0.0
         for line in connection.getresponse():
             now = time.monotonic()
-            streamed.gap_s, last_at = max(streamed.gap_s, now - (last_at or now)), now
+            streamed.note_gap(now - (last_at or now), now)
+            last_at = now
             streamed.add(line)
     except (OSError, HTTPException):
         pass
@@ -158,33 +173,37 @@ def clients(front: Server) -> Iterator[Tally]:
 
 def run(num_replicas: int, names: Sequence[str], minutes: float) -> tuple[Counter[str], Tally]:
     """Disturb replicas under load in these ways. Returns how often, and what came of the answers."""
+    end = time.monotonic() + 60 * minutes
     replicas, num_done = Replicas(num_replicas), Counter[str]()
     try:
         replicas.wait_until_ready()
         timeouts = SHORT_TIMEOUTS if "stops" in names else {}
         with serving_front(replicas.ports, timeouts) as front, clients(front) as tally:
-            end = time.monotonic() + 60 * minutes
             for name in names:
-                if time.monotonic() > end:
+                ports = wait_for_members(front, replicas, end)
+                if not ports:
                     break
-                ports = wait_for_members(front, replicas)
                 time.sleep(random.uniform(0, MAX_PAUSE_S))
+                tally.disturbed_at = time.monotonic()
                 DISTURBANCES[name](replicas, random.choice(ports))
                 num_done[name] += 1
-                print(f"{num_done.total()} of {len(names)}: {name}, {tally.num_answers} answers", flush=True)
+                progress = f"{num_done.total()} of {len(names)}: {name}, {tally.num_answers} answers"
+                print(f"{progress}, longest pause {tally.gap_s:.2f} s", flush=True)
             tally.num_resumed = round(front.metric("hearth_upstream_retries_total", 'reason="resume"'))
     finally:
         replicas.close()
     return num_done, tally
 
 
-def wait_for_members(front: Server, replicas: Replicas) -> list[int]:
-    """Wait until at least two replicas take requests. Returns the ports of those that do."""
-    end = time.monotonic() + MAX_RETURN_S
-    while len(ports := [port for port in replicas.ports if takes_requests(port, front, replicas)]) < 2:
-        assert time.monotonic() < end, "the replicas do not return"
+def wait_for_members(front: Server, replicas: Replicas, end: float) -> list[int]:
+    """Wait until at least two replicas take requests. Returns the ports of those that do; none at `end`."""
+    return_end = time.monotonic() + MAX_RETURN_S
+    while time.monotonic() < end:
+        if len(ports := [port for port in replicas.ports if takes_requests(port, front, replicas)]) >= 2:
+            return ports
+        assert time.monotonic() < return_end, "the replicas do not return"
         time.sleep(POLL_S)
-    return ports
+    return []
 
 
 def takes_requests(port: int, front: Server, replicas: Replicas) -> bool:
