@@ -128,8 +128,8 @@ class Attempts:
     def _choose(self) -> Member:
         """The server with the least expected wait: one that has not failed, and that does not rest.
 
-        Equal ones are chosen by chance. If all rest, the one that failed first is tried. Raises
-        UpstreamFailure if that is being done already.
+        Equal ones are chosen by chance. If all rest, the one that failed first is tried, and then those that
+        were down: they may have restarted. Raises UpstreamFailure if that is being done already.
         """
         now = time.monotonic()
         members = [each for each in self._members if each.api.can_resume or not self._has_events]
@@ -137,8 +137,9 @@ class Attempts:
         candidates = [member for member in allowed if member not in self._failed] or allowed
         if candidates:
             return min(candidates, key=lambda each: (each.load.expected_wait(self._prompt), random.random()))
-        oldest = min(members, key=lambda member: member.breaker.failed_at)
-        if self._has_events or (not self._failed and oldest.breaker.takes_trial):
+        oldest = min(members, key=lambda member: (member in self._failed, member.breaker.failed_at))
+        is_tried = oldest.breaker.takes_trial and (not self._failed or oldest.breaker.is_down)
+        if self._has_events or (is_tried and oldest not in self._failed):
             return oldest
         rest_s = min(member.breaker.rest_s(now) for member in self._members)
         raise resting(self._model, oldest.breaker.problem, rest_s)
@@ -148,7 +149,7 @@ class Attempts:
         others = set(self._members) - set(self._failed)
         is_repeated = failure.is_retried or (bool(others) and failure.outcome in OTHERS_ONLY)
         is_free = bool(others) and failure.outcome in UNCOMPUTED
-        if not is_repeated or len(self._failed) > MAX_RETRIES:
+        if not is_repeated or (len(self._failed) > MAX_RETRIES and not is_free):
             return None
         delay_s = 0.0 if others else self._delay_at_same_s(failure.outcome in WAITED_FOR)
         if delay_s is None or self._is_late(delay_s):

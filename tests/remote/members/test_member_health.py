@@ -97,3 +97,22 @@ def test_a_server_that_turned_requests_away_and_did_not_restart_rests(
     assert not is_answered(backend)
     wait_until(lambda: len(server.upstream.sent) - len(server.upstream.bodies) >= 3, BELOW_REST_S)
     assert rests(backend)
+
+
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_request_tries_each_server_that_was_down(
+    number: int,
+    loop: asyncio.AbstractEventLoop,
+    open_upstream: OpenModel,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(member_health, "INTERVAL_S", 60.0)
+    servers = [Restartable(loop), Restartable(loop)]
+    first, second = (f"vllm_chat:{server.upstream.url}/v1" for server in servers)
+    backend = open_upstream(inference_server=first, members=[second])
+    for server in servers:
+        server.stop()
+    while not rests(backend):
+        assert not is_answered(backend)
+    servers[number].start()
+    assert is_answered(backend), "nothing has asked whether it is back"

@@ -115,6 +115,16 @@ def test_the_pool_is_unavailable_if_all_servers_rest(
     assert answer_text(pool) == "back", "the one that failed first is tried"
 
 
+def test_a_request_goes_to_all_servers_while_they_turn_it_away(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = error(503, **{"Retry-After": "30"})
+    pool = open_upstream(members=[f"vllm_chat:{upstream.url}/v1"] * 5)
+    with pytest.raises(Unavailable):
+        answer_text(pool)
+    assert len(upstream.bodies) == 6
+
+
 def test_all_servers_are_overloaded(upstream: FakeUpstream, other: FakeUpstream, pool: Backend) -> None:
     upstream.reply = other.reply = error(429, **{"Retry-After": "30"})
     with pytest.raises(Overloaded) as failure:
