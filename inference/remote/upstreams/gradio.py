@@ -1,7 +1,7 @@
 """h2oGPT's servers, by the functions of gradio that its own client calls: one answer a request.
 
 A call is posted, and the id of its event names the stream of the answer. Each event has the whole text of the
-answer so far.
+answer so far. To gradio 3, the response to the call is the whole answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,7 +66,7 @@ class GradioApi:
             **prompt,
             **self._sampling(request.sampling, index),
             "max_new_tokens": max_tokens,
-            "stream_output": True,
+            "stream_output": self._functions.is_streamed,
             "num_return_sequences": 1,
             "chat": False,
             "langchain_mode": "LLM",
@@ -78,7 +78,8 @@ class GradioApi:
         path = self._functions.answer_path
         body = {"data": [*[None] * self._functions.num_states, repr(arguments)]}
         make_reader = partial(GradioReader, self._model.name, index, stop_strings(request), max_tokens)
-        return UpstreamCall(path, msgspec.json.encode(body), make_reader, partial(self._stream_path, path))
+        stream_path = partial(self._stream_path, path) if self._functions.is_streamed else None
+        return UpstreamCall(path, msgspec.json.encode(body), make_reader, stream_path)
 
     def _stream_path(self, path: str, body: bytes) -> str:
         """The path of the answer's events, whose id is the response to the call. Raises UpstreamFailure."""

@@ -12,6 +12,8 @@ from inference.untrusted_json import TooDeep, parse_json
 from inference.untrusted_literal import parse_literal
 
 FUNCTION, MODELS_FUNCTION = "submit_nochat_api", "model_names"
+PLAIN_FUNCTION = "submit_nochat_plain_api"  # the same, without a queue: its response is the whole answer
+VERSION_3 = "3."  # has no HTTP route that streams
 PREFIX = re.compile(r"(/[\w-]+)*")
 MAX_DEPENDENCIES = 200_000  # and objects in them; h2oGPT has a few hundred functions
 
@@ -21,6 +23,7 @@ class GradioConfig(msgspec.Struct):
 
     dependencies: msgspec.Raw
     api_prefix: str | None = None
+    version: str = ""
 
 
 class Dependency(msgspec.Struct):
@@ -41,18 +44,20 @@ class GradioFunctions:
     """How a server wants its functions called.
 
     prefix           of their routes: /gradio_api from gradio 5 on
-    num_states       arguments before FUNCTION's own, which the server fills in where they are null
+    num_states       arguments before the function's own, which the server fills in where they are null
     has_model_names  it has MODELS_FUNCTION
+    is_streamed      FUNCTION is called; else PLAIN_FUNCTION
     """
 
     prefix: str
     num_states: int
     has_model_names: bool
+    is_streamed: bool = True
 
     @property
     def answer_path(self) -> str:
-        """The path of a call whose result is a stream."""
-        return f"{self.prefix}/call/{FUNCTION}"
+        """The path of a call whose result is a stream, or a whole answer."""
+        return f"{self.prefix}/call/{FUNCTION}" if self.is_streamed else f"{self.prefix}/run/{PLAIN_FUNCTION}"
 
     @property
     def models_path(self) -> str:
@@ -73,11 +78,12 @@ def read_functions(config: bytes) -> GradioFunctions | None:
     if bytes(page.dependencies).count(b"{") > MAX_DEPENDENCIES:
         raise ValueError("too many functions")
     functions = {each.api_name: each for each in DEPENDENCIES_DECODER.decode(page.dependencies)}
-    prefix = page.api_prefix or ""
-    if FUNCTION not in functions or not PREFIX.fullmatch(prefix):
+    prefix, is_streamed = page.api_prefix or "", not page.version.startswith(VERSION_3)
+    function = functions.get(FUNCTION if is_streamed else PLAIN_FUNCTION)
+    if function is None or not PREFIX.fullmatch(prefix):
         return None
-    num_states = len(INPUTS_DECODER.decode(functions[FUNCTION].inputs)) - 1
-    return GradioFunctions(prefix, num_states, MODELS_FUNCTION in functions)
+    num_states = len(INPUTS_DECODER.decode(function.inputs)) - 1
+    return GradioFunctions(prefix, num_states, MODELS_FUNCTION in functions, is_streamed)
 
 
 def read_models(result: Any) -> Mapping[str, int | None]:

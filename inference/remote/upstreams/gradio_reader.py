@@ -40,14 +40,12 @@ class GradioReader:
             return []
         if event.name not in (GENERATING, COMPLETE):
             raise in_band(self._model, "its function ended with an error")
-        result = self._read_result(event.data)
-        events = [*self._choices.start(self._index), *self._choices.tokens(self._new_tokens(result))]
-        if event.name == COMPLETE or self._stops.stop:
-            events += self._end(result)
-        return events
+        return self._read(self._decode(event.data), is_last=event.name == COMPLETE)
 
     def read_document(self, body: bytes) -> list[Event]:
-        raise broken(self._model, "it is not streamed")
+        """The answer of gradio 3, which is whole."""
+        document = self._decode(body)
+        return self._read(document.get("data") if isinstance(document, Mapping) else None, is_last=True)
 
     def finish(self) -> list[Event]:
         return self._choices.finish()
@@ -55,10 +53,25 @@ class GradioReader:
     def finish_at_deadline(self) -> list[Event]:
         return self._choices.finish_at_deadline({self._index: self._stops.held_text()})
 
-    def _read_result(self, data: bytes) -> Mapping[str, Any]:
+    def _decode(self, data: bytes) -> Any:
+        """The data as JSON. Raises UpstreamFailure."""
+        try:
+            return decode_json(data)
+        except ValueError:
+            raise broken(self._model, "an event is no JSON") from None
+
+    def _read(self, values: Any, *, is_last: bool) -> list[Event]:
+        """values: what the function has returned so far"""
+        result = self._read_result(values)
+        events = [*self._choices.start(self._index), *self._choices.tokens(self._new_tokens(result))]
+        if is_last or self._stops.stop:
+            events += self._end(result)
+        return events
+
+    def _read_result(self, values: Any) -> Mapping[str, Any]:
         """h2oGPT's answer so far. Raises UpstreamFailure if it has another form, or reports an error."""
         try:
-            result = parse_literal(decode_json(data)[0])
+            result = parse_literal(values[0])
             error, text = str(result.get("error") or ""), result["response"]
         except (ValueError, LookupError, TypeError, AttributeError):
             raise broken(self._model, "an event is no answer of h2oGPT") from None

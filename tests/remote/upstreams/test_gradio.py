@@ -1,4 +1,4 @@
-"""h2oGPT's upstreams behind gradio 4 and 6, by the bytes that both send."""
+"""h2oGPT's upstreams behind gradio 3, 4 and 6, by the bytes that they send."""
 
 import ast
 import json
@@ -62,6 +62,23 @@ def test_an_answer_is_what_each_event_has_more(upstream: FakeUpstream, open_upst
         "/gradio_api/call/submit_nochat_api",
         "/gradio_api/call/submit_nochat_api/ab12",
     ]
+
+
+def test_gradio_3_answers_whole(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    plain = {"api_name": "submit_nochat_plain_api", "inputs": [1]}
+    queued = {"api_name": "submit_nochat_api", "inputs": [1, 2, 3, 4, 5, 6]}
+    functions = functions_of({"version": "3.50.2", "dependencies": [queued, plain]})
+    result = {"response": "The capital is", "error": "", "save_dict": {"extra_dict": {"ntokens": 3}}}
+    upstream.reply = document({"data": [str(result)], "is_generating": False, "duration": 0.3})
+    *_, end = events = list(
+        open_upstream("gradio", functions=functions).generate(GenerationRequest(CHAT, stop=(" is",)))
+    )
+    assert [each.text for each in events if isinstance(each, Token)] == ["The capital"]
+    assert isinstance(end, Finished) and (end.finish_reason, end.stop) == ("stop", " is")
+    (sent,) = upstream.sent
+    (arguments,) = sent.body["data"]
+    assert sent.path.endswith("/run/submit_nochat_plain_api") and "'stream_output': False" in arguments
+    assert functions_of({"version": "3.50.2", "dependencies": [queued]}) is None
 
 
 def test_a_conversation_is_sent_as_turns(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
