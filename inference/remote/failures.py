@@ -20,6 +20,7 @@ TOO_LONG_PHRASES = (
     "context_length_exceeded",
     "exceeds the context",
     "exceeds the available context",
+    "longer than the model's context length",  # SGLang
 )
 ADDRESS_OR_KEY = re.compile(r"\w+://\S+|\b(?:sk|hf|gsk|xai)[-_][\w-]{6,}|(?i:bearer)\s+\S+")
 CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")

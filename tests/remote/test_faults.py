@@ -52,6 +52,11 @@ def logprobs_with_top(logprob: Any) -> dict[str, Any]:
     [
         (error(422), BadRequest, 1),
         (error(400, "maximum context length is 8 tokens, you sent 9"), TooLong, 1),
+        (
+            error(400, "The input (9 tokens) is longer than the model's context length (8 tokens)."),
+            TooLong,
+            1,
+        ),
         (error(403), Unavailable, 1),
         (error(503), Unavailable, RETRIED),
         (error(418), Unavailable, 1),

@@ -24,7 +24,9 @@ from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.types import GenerationRequest, Message
 from settings.model_list import RemoteModel
 
-USAGE_OPTION = "stream_options"
+# Sent to every server, or to every one like vLLM, and left out for one that refuses them: then tokens are
+# counted here, or have no ids. SGLang 0.5 refuses the second in streamed chats.
+DISPENSABLE_OPTIONS = "stream_options", "return_token_ids"
 CHAT_PATH, COMPLETION_PATH, EMBEDDING_PATH = "/chat/completions", "/completions", "/embeddings"
 INCLUDE_STOP = "include_stop_str_in_output"
 DEFAULT_MAX_TOKENS = 1024  # of a completion without a limit: h2oGPT's
@@ -60,7 +62,7 @@ class OpenAIApi:
         self._model = model
         self._flavour = replace(flavour, model=model.name)
         self._upstream_name = upstream_name
-        self._has_usage_option = True
+        self._refused_options: frozenset[str] = frozenset()
 
     @property
     def can_resume(self) -> bool:
@@ -81,19 +83,19 @@ class OpenAIApi:
         self._check_prompt(request, is_chat)
         path = CHAT_PATH if is_chat else COMPLETION_PATH
         body = self._body(request, is_chat) | dict(self._model.extra)
-        if not self._has_usage_option:
-            body.pop(USAGE_OPTION, None)
+        body = {name: value for name, value in body.items() if name not in self._refused_options}
         stops = stops if is_watched_here or self._flavour.leaves_stops else None
         make_reader = partial(OpenAIReader, self._model.name, request.n, stops, is_watched_here)
         return [UpstreamCall(path, msgspec.json.encode(body), make_reader)]
 
     def adapt(self, calls: Sequence[UpstreamCall], refusal: str) -> bool:
-        """Some servers refuse the option that asks for the usage: then tokens are counted here."""
-        is_refused = USAGE_OPTION in refusal and any(
-            f'"{USAGE_OPTION}":'.encode() in each.body for each in calls
-        )
-        self._has_usage_option = self._has_usage_option and not is_refused
-        return is_refused
+        refused = {
+            name
+            for name in DISPENSABLE_OPTIONS
+            if name in refusal and any(f'"{name}":'.encode() in each.body for each in calls)
+        }
+        self._refused_options |= refused
+        return bool(refused)
 
     def embedding_call(self, inputs: Sequence[str | Sequence[int]]) -> tuple[str, bytes]:
         for number, each in enumerate(inputs):

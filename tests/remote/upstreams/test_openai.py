@@ -68,18 +68,19 @@ def test_an_answer_has_its_texts_and_the_counts_of_its_usage(
 
 
 @pytest.mark.parametrize("num_requests", [1, 3])
-def test_a_server_that_refuses_stream_options_gets_requests_without_them(
-    num_requests: int, upstream: FakeUpstream, open_upstream: OpenModel
+@pytest.mark.parametrize("option", ["stream_options", "return_token_ids"])
+def test_a_server_that_refuses_a_dispensable_option_gets_requests_without_it(
+    option: str, num_requests: int, upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
-    refusal = document({"error": {"message": "Unrecognized request argument: stream_options"}}, 400)
+    refusal = document({"error": {"message": f"Unrecognized request argument: {option}"}}, 400)
     reply = Reply([*say("The", " capital"), DONE])
-    upstream.reply = lambda sent: refusal if "stream_options" in sent.body else reply
+    upstream.reply = lambda sent: refusal if option in sent.body else reply
     backend = open_upstream()
     streams = [backend.generate(GenerationRequest(CHAT)) for _ in range(num_requests)]
     for events in map(read, streams):
         assert isinstance(events[-1], Finished) and events[-1].num_tokens == 2, "tokens are counted here"
     read(backend.generate(GenerationRequest(CHAT)))
-    assert "stream_options" not in upstream.bodies[-1] and len(upstream.bodies) == 2 * num_requests + 1
+    assert option not in upstream.bodies[-1] and len(upstream.bodies) == 2 * num_requests + 1
 
 
 def test_a_conversation_is_sent_as_messages(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
