@@ -4,6 +4,7 @@ A value is JSON or a Python literal, or @file with one: a list of objects, or on
 """
 
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -29,6 +30,8 @@ MAX_CONCURRENT = 64
 # Keys of h2oGPT that load a model on a GPU of its own machine, or that its web page reads.
 WITHOUT_EFFECT = frozenset({"visible_models", "h2ogpt_key", "load_8bit", "load_4bit", "load_gptq", "gpu_id"})
 FOLDER_STARTS = ("models/", ".", "/", "~")
+# OpenAI's models that have chats alone: as in h2oGPT, `openai` means openai_chat for them.
+CHAT_MODELS = re.compile(r"(?!.*-instruct)gpt-(3\.5-turbo|4)")
 AUTO_NAME_SWITCH = "DISABLE_OPENAI_AUTO_MODEL_NAME"  # h2oGPT's
 
 
@@ -160,6 +163,8 @@ def parse_entry(number: int, entry: Any) -> RemoteModel | LocalModel:
     if not server_texts:
         return parse_local(where, entry)
     server, *others = (_server(where, text, entry.get("key")) for text in server_texts)
+    if server.kind == "openai" and CHAT_MODELS.match(name):
+        server = replace(server, routes="chat")
     is_auto = server.kind in ("vllm", "detect", "hearth") and not os.environ.get(AUTO_NAME_SWITCH)
     served_name = entry.get("display_name") or name
     values = {field: parse(where, entry[key]) for key, (field, parse) in KEYS.items() if entry.get(key)}

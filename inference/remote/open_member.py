@@ -3,8 +3,10 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from inference.errors import ServerError, error_line
 from inference.remote.answer_settings import answer_settings, disagreement
@@ -22,6 +24,7 @@ from settings.model_list import RemoteModel
 
 OPENAI_HOST = "api.openai.com"
 OPENAI_PATH = "/v1"
+PRIVATE_DOMAINS = frozenset({"home", "internal", "lan", "local", "localhost", "svc"})
 GRADIO = "gradio"  # must be running at the start: it says itself how it is called
 
 log = logging.getLogger(__name__)
@@ -52,11 +55,27 @@ def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tup
     )
     if detected.problem:
         log.warning("event=no_response model=%s: %s", model.name, detected.problem)
+    if sends_key_in_clear(model):
+        log.warning(
+            "event=key_in_clear model=%s: its key goes over http to a public host: use https", model.name
+        )
     tokenizer = open_tokenizer(model, detected, kind, upstream_name)
     api = APIS[kind](model, upstream_name, kind, detected.details)
     settings = answer_settings(detected.details)
     start_id = detected.start_id
     return Member(model, api, tokenizer, suffix=suffix, settings=settings, start_id=start_id), kind
+
+
+def sends_key_in_clear(model: RemoteModel) -> bool:
+    """Whether the model's key can be read on the way to a host of the internet."""
+    address = urlsplit(model.server.url)
+    if address.scheme != "http" or not (model.server.headers or model.headers or model.server.login):
+        return False
+    host = address.hostname or ""
+    try:
+        return ip_address(host).is_global
+    except ValueError:
+        return "." in host and host.rpartition(".")[2] not in PRIVATE_DOMAINS
 
 
 def check_agreement(members: Sequence[Member]) -> None:

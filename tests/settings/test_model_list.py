@@ -85,3 +85,17 @@ def test_messages_name_the_setting_and_no_key() -> None:
     assert "secret" not in str(refusal.value)
     with pytest.raises(BadSetting, match="both set"):
         parsed_settings(INFERENCE_SERVER="h:1", MODELS=[ENTRY])
+
+
+@pytest.mark.parametrize(
+    ("name", "routes"),
+    [
+        ("gpt-4o", "chat"),
+        ("gpt-3.5-turbo-0613", "chat"),
+        ("gpt-3.5-turbo-instruct", "completions"),
+        ("davinci-002", "completions"),
+    ],
+)
+def test_openai_means_chats_for_models_that_have_chats_alone(name: str, routes: str) -> None:
+    (model,) = parse_models([{"base_model": name, "inference_server": "openai"}]).remote
+    assert model.server.routes == routes
