@@ -32,7 +32,7 @@ NUM_CLIENTS = 4
 MAX_TOKENS = 600
 MAX_PAUSE_S = 1.0  # between the moment that two replicas take requests and a disturbance
 MAX_RETURN_S, POLL_S = 300.0, 0.2
-MAX_GAP_S, TOLD_GAP_S = 3.0, 1.0
+MAX_GAP_S, SHOWN_GAP_S = 3.0, 1.0
 DISTURBANCES: Mapping[str, Callable[[Replicas, int], None]] = {
     "kills": Replicas.kill,
     "stops": Replicas.stop,
@@ -113,7 +113,7 @@ class Tally:
         self.num_tokens += len(streamed.token_ids)
         self.num_wrong += count_differing(streamed.token_ids, expected.token_ids)
         self.gap_s = max(self.gap_s, streamed.gap_s)
-        if streamed.gap_s > TOLD_GAP_S:
+        if streamed.gap_s > SHOWN_GAP_S:
             ago_s = streamed.gap_at - self.disturbed_at
             print(
                 f"pause of {streamed.gap_s:.2f} s, which ended {ago_s:.2f} s after a disturbance", flush=True
