@@ -40,6 +40,38 @@ def peft_answers(
     return [generate_greedily(adapted, prompt) for prompt in prompts]
 
 
+def peft_choices(
+    folder: Path,
+    family: str,
+    prompts: Sequence[Sequence[int]],
+    answers: Sequence[Sequence[int]],
+    model_settings: dict[str, Any] | None = None,
+) -> list[list[int]]:
+    """The greedy choices of transformers with the adapter, along each answer."""
+    adapted = PeftModel.from_pretrained(tiny(family, **(model_settings or {})), folder)
+    return greedy_choices(adapted, prompts, answers)
+
+
+def greedy_choices(
+    model: Any, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
+) -> list[list[int]]:
+    """The most probable token after each beginning of an answer, by one forward of prompt and answer.
+
+    They are the answer exactly if `generate` gives that answer, at an eighth of its time.
+    """
+    choices = []
+    for prompt, answer in zip(prompts, answers, strict=True):
+        prompt_ids, begun = list(prompt), list(answer[:-1])
+        with torch.inference_mode():
+            if model.config.is_encoder_decoder:
+                decoder_ids = torch.tensor([[model.config.decoder_start_token_id, *begun]])
+                logits = model(input_ids=torch.tensor([prompt_ids]), decoder_input_ids=decoder_ids).logits
+            else:
+                logits = model(input_ids=torch.tensor([prompt_ids + begun]), use_cache=False).logits
+        choices.append(logits[0, -len(answer) :].argmax(-1).tolist())
+    return choices
+
+
 def generate_greedily(model: Any, prompt: Sequence[int]) -> list[int]:
     ids = torch.tensor([list(prompt)], device=model.device)
     limits = {"max_new_tokens": NEW, "min_new_tokens": NEW}

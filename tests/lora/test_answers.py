@@ -6,7 +6,14 @@ import pytest
 
 from tests.families import needs_fused, tiny
 from tests.lora.adapted_engine import AdaptedEngine, prompts
-from tests.lora.peft_adapters import generate_greedily, peft_answers, save_adapter
+from tests.lora.peft_adapters import (
+    NEW,
+    generate_greedily,
+    greedy_choices,
+    peft_answers,
+    peft_choices,
+    save_adapter,
+)
 
 RUNNERS = (pytest.param("fused", marks=needs_fused), "paged", "contiguous", "uncached")
 
@@ -96,15 +103,17 @@ FEATURES = {
 def test_a_feature_of_peft_answers_as_peft(tmp_path: Path, feature: str) -> None:
     family, settings, config = FEATURES[feature]
     folders = [save_adapter(tmp_path / str(seed), family, seed, settings, **config) for seed in range(2)]
-    base = [generate_greedily(tiny(family, **settings), prompt) for prompt in prompts()]
-    expected = [base, *(peft_answers(folder, family, prompts(), settings) for folder in folders)]
     served = AdaptedEngine(tiny(family, **settings))
     for number, folder in enumerate(folders, 1):
         served.load(folder, number)
     together = [[served.submit(prompt, number) for number in range(3)] for prompt in prompts()]
     served.run()
-    assert [[each.ids for each in sinks] for sinks in zip(*together, strict=True)] == expected
-    assert len(set(map(str, expected))) == 3, "the adapters change the answers"
+    base, *adapted = [[each.ids for each in sinks] for sinks in zip(*together, strict=True)]
+    assert greedy_choices(tiny(family, **settings), prompts(), base) == base
+    for folder, answers in zip(folders, adapted, strict=True):
+        assert peft_choices(folder, family, prompts(), answers, settings) == answers
+    assert all(len(ids) == NEW for answers in (base, *adapted) for ids in answers)
+    assert len(set(map(str, (base, *adapted)))) == 3, "the adapters change the answers"
 
 
 @pytest.mark.parametrize("kind", ["contiguous", "uncached"])
