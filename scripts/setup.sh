@@ -76,12 +76,15 @@ make_environment() {
 
 # --- the packages -------------------------------------------------------------------------------------
 
-# On a terminal pip shows its progress; otherwise it is quiet.
+# On a terminal pip shows its progress; otherwise it is quiet. compile_packages compiles what it installs.
 pip_install() {
     local quiet=(--quiet)
     [ -t 1 ] && quiet=()
-    .venv/bin/python -m pip install "${quiet[@]}" --disable-pip-version-check "$@"
+    .venv/bin/python -m pip install "${quiet[@]}" --no-compile --disable-pip-version-check "$@"
 }
+
+# Compiles the modules of .venv on all cores, where pip takes one. Some packages have files that are no Python.
+compile_packages() { .venv/bin/python -m compileall -q -q -j 0 .venv/lib || true; }
 
 pinned_torch() { sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.txt; }
 
@@ -129,16 +132,18 @@ machine_pins() {
 for name in ("torch", "transformers"): print(f"{name}=={m.version(name)}")'
 }
 
-is_missing() {
-    ! .venv/bin/python -c "import importlib.metadata as m, sys; m.version(sys.argv[1])" "$1" 2>/dev/null
+# The requirements of standard input whose packages are missing.
+select_missing() {
+    .venv/bin/python -c 'import importlib.metadata as m, re, sys
+for line in sys.stdin:
+    try: m.version(re.split("[][=<>; ]", line)[0].strip())
+    except m.PackageNotFoundError: print(line, end="")'
 }
 
 # Installs the packages that are missing. A package that the machine already has is used in any version.
 install_missing_packages() {
-    local line missing=() pins
-    while read -r line; do
-        if is_missing "${line%%[=<>;[ ]*}"; then missing+=("$line"); fi
-    done < <(cat "${requirements[@]}" | grep -v -E '^(#|-r|$)')
+    local missing pins
+    mapfile -t missing < <(cat "${requirements[@]}" | grep -v -E '^(#|-r|$)' | select_missing)
     [ ${#missing[@]} -gt 0 ] || return 0
     mapfile -t pins < <(machine_pins)
     pip_install "${missing[@]}" "${pins[@]}" || fail "pip cannot install ${missing[*]} beside ${pins[*]}: check the \
@@ -190,6 +195,7 @@ main() {
     report_gpu "$python"
     has_environment || make_environment "$python"
     install_packages
+    compile_packages
     install_compiler
     build_library
     for file in "${requirements[@]}"; do touch "$(stamp_of "$file")"; done

@@ -55,6 +55,7 @@ case "$1 $2" in
             *" uninstall "*) rm -r "$FAKE"/venv_packages/torch* ;;
             *" torch==2.13.0") cp -r "$FAKE/wheels/." "$FAKE/venv_packages" ;;
         esac ;;
+    "-m compileall") echo "$*" >>"$FAKE/log" ;;
     "-m checks.triton_needs")
         exec "$FAKE/python" -S -c "import runpy, sysconfig
 sysconfig.get_paths = lambda *a: {'include': '$FAKE/include'}
@@ -190,9 +191,14 @@ def test_an_index_that_cannot_be_reached_ends_in_a_sentence(sandbox: Sandbox) ->
     )
 
 
-def test_a_second_run_installs_nothing(sandbox: Sandbox) -> None:
+def test_packages_are_compiled_after_all_are_installed_and_a_second_run_does_nothing(
+    sandbox: Sandbox,
+) -> None:
     sandbox.add_torch("wheels", PINNED, None)
     assert sandbox.run().returncode == 0 and pip_torch(sandbox)
+    *installs, last = sandbox.log("-m ")[1:]
+    assert all("pip install" in line and " --no-compile " in line for line in installs)
+    assert last == "-m compileall -q -q -j 0 .venv/lib"
     done = sandbox.run()
     assert (done.returncode, done.stderr, sandbox.log("")) == (0, "", [])
 
