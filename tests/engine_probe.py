@@ -72,6 +72,10 @@ class EngineProbe:
         return self.engine.core.scheduler.newly_scheduled
 
     @property
+    def num_preemptions(self) -> int:
+        return self.engine.core.scheduler.preemptions
+
+    @property
     def queued_tokens(self) -> int:
         """Prompt tokens that admission control counts as waiting."""
         return self.engine.core.admission_control.queued_tokens

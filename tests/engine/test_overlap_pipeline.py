@@ -525,11 +525,11 @@ class Load(NamedTuple):
 
 
 LOADS = {
-    "64 rows, 128 tokens": Load(64, 200, 128),
-    "64 rows, 400 tokens": Load(64, 150, 400),
-    "5 % with a penalty": Load(64, 200, 128, penalised_share=0.05),
-    "256 rows, budget 512": Load(256, 400, 128, token_budget=512),
-    "answers that stop": Load(64, 250, 400, stop_token_ids=frozenset({1, 2})),
+    "32 rows, 96 tokens": Load(32, 100, 96),
+    "32 rows, 300 tokens": Load(32, 80, 300),
+    "5 % with a penalty": Load(32, 100, 96, penalised_share=0.05),
+    "256 rows, budget 512": Load(256, 300, 48, token_budget=512),
+    "answers that stop": Load(32, 120, 300, stop_token_ids=frozenset({1, 2})),
 }
 
 

@@ -5,7 +5,7 @@ No sequence is lost, nothing is counted twice, and the KV memory contains what t
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from typing import Protocol
 
@@ -77,28 +77,43 @@ def check_admission(
 def check_outputs(probe: EngineProbe, requests: Mapping[int, RequestOutputs]) -> None:
     """Every generated token was put out once, to its own sink, and the counters add up."""
     counters = probe.counters
-    for id, request in requests.items():
+    summaries = [summarize_outputs(request, len(request.outputs)) for request in requests.values()]
+    for id, summary in zip(requests, summaries, strict=True):
         sequence = probe.unfinished.get(id)
-        output_ids = [id for output in request.outputs for id in output.token_ids]
-        assert all(output.num_cached_tokens is None for output in request.outputs[1:]), (
-            "only the first output reports on the prompt"
-        )
-        assert not any(map(is_last, request.outputs[:-1])), "an output follows the last one"
-        assert sequence is None or sequence.output_token_ids == output_ids
-    outputs = [output for request in requests.values() for output in request.outputs]
-    started_requests = [
-        request for request in requests.values() if request.outputs and was_computed(request.outputs[0])
-    ]
-    reasons = Counter("error" if r.error else r.finish_reason for r in outputs if is_last(r))
+        assert sequence is None or sequence.output_token_ids == summary.token_ids
+    reasons = Counter(summary.finish_reason for summary in summaries if summary.finish_reason)
     assert {reason: count for reason, count in counters.finished_by_reason.items() if count} == reasons
-    assert counters.generated_tokens == sum(len(output.token_ids) for output in outputs)
-    assert counters.prompt_tokens == sum(
-        len(request.generation_request.prompt) for request in started_requests
-    )
-    assert counters.cached_tokens == sum(
-        request.outputs[0].num_cached_tokens or 0 for request in started_requests
-    )
+    assert counters.generated_tokens == sum(len(summary.token_ids) for summary in summaries)
+    assert counters.prompt_tokens == sum(summary.num_prompt_tokens for summary in summaries)
+    assert counters.cached_tokens == sum(summary.num_cached_tokens for summary in summaries)
     assert counters.accepted_tokens <= counters.drafted_tokens
+
+
+@dataclass(frozen=True, slots=True)
+class OutputSummary:
+    """What a request's outputs add to the counters; finish_reason is empty while it runs."""
+
+    token_ids: list[int]
+    finish_reason: str
+    num_prompt_tokens: int
+    num_cached_tokens: int
+
+
+@lru_cache(maxsize=10_000)
+def summarize_outputs(request: RequestOutputs, num_outputs: int) -> OutputSummary:
+    """Remembered until another output comes: a walk checks every request after each turn."""
+    outputs = request.outputs[:num_outputs]
+    assert all(output.num_cached_tokens is None for output in outputs[1:]), (
+        "only the first output reports on the prompt"
+    )
+    assert not any(map(is_last, outputs[:-1])), "an output follows the last one"
+    is_started = bool(outputs) and was_computed(outputs[0])
+    return OutputSummary(
+        [id for output in outputs for id in output.token_ids],
+        ("error" if outputs[-1].error else outputs[-1].finish_reason) if outputs else "",
+        len(request.generation_request.prompt) if is_started else 0,
+        (outputs[0].num_cached_tokens or 0) if is_started else 0,
+    )
 
 
 def check_rows(rows: ContiguousKVCacheManager) -> None:

@@ -113,11 +113,10 @@ class World:
         return busy
 
     def _step(self) -> bool:
-        before = self.engine.stats()
+        oom_steps, preemptions = self.probe.counters.oom_steps, self.probe.num_preemptions
         busy = self.engine.step()
-        after = self.engine.stats()
-        if after.oom_steps == before.oom_steps:
-            self.event_counts["squeezed"] += after.preemptions - before.preemptions
+        if self.probe.counters.oom_steps == oom_steps:
+            self.event_counts["squeezed"] += self.probe.num_preemptions - preemptions
         return busy
 
     def check(self) -> None:
