@@ -44,31 +44,31 @@ def peft_choices(
     folder: Path,
     family: str,
     prompts: Sequence[Sequence[int]],
-    answers: Sequence[Sequence[int]],
+    outputs: Sequence[Sequence[int]],
     model_settings: dict[str, Any] | None = None,
 ) -> list[list[int]]:
-    """The greedy choices of transformers with the adapter, along each answer."""
+    """The greedy choices of transformers with the adapter, along each output."""
     adapted = PeftModel.from_pretrained(tiny(family, **(model_settings or {})), folder)
-    return greedy_choices(adapted, prompts, answers)
+    return greedy_choices(adapted, prompts, outputs)
 
 
 def greedy_choices(
-    model: Any, prompts: Sequence[Sequence[int]], answers: Sequence[Sequence[int]]
+    model: Any, prompts: Sequence[Sequence[int]], outputs: Sequence[Sequence[int]]
 ) -> list[list[int]]:
-    """The most probable token after each beginning of an answer, by one forward of prompt and answer.
+    """The most probable token after each beginning of an output, by one forward of prompt and output.
 
-    They are the answer exactly if `generate` gives that answer, at an eighth of its time.
+    They equal the output exactly if `generate` gives that output, in fewer forwards.
     """
     choices = []
-    for prompt, answer in zip(prompts, answers, strict=True):
-        prompt_ids, begun = list(prompt), list(answer[:-1])
+    for prompt, output in zip(prompts, outputs, strict=True):
+        prompt_ids, begun = list(prompt), list(output[:-1])
         with torch.inference_mode():
             if model.config.is_encoder_decoder:
                 decoder_ids = torch.tensor([[model.config.decoder_start_token_id, *begun]])
                 logits = model(input_ids=torch.tensor([prompt_ids]), decoder_input_ids=decoder_ids).logits
             else:
                 logits = model(input_ids=torch.tensor([prompt_ids + begun]), use_cache=False).logits
-        choices.append(logits[0, -len(answer) :].argmax(-1).tolist())
+        choices.append(logits[0, -len(output) :].argmax(-1).tolist())
     return choices
 
 

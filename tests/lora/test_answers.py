@@ -110,9 +110,9 @@ def test_a_feature_of_peft_answers_as_peft(tmp_path: Path, feature: str) -> None
     served.run()
     base, *adapted = [[each.ids for each in sinks] for sinks in zip(*together, strict=True)]
     assert greedy_choices(tiny(family, **settings), prompts(), base) == base
-    for folder, answers in zip(folders, adapted, strict=True):
-        assert peft_choices(folder, family, prompts(), answers, settings) == answers
-    assert all(len(ids) == NEW for answers in (base, *adapted) for ids in answers)
+    for folder, outputs in zip(folders, adapted, strict=True):
+        assert peft_choices(folder, family, prompts(), outputs, settings) == outputs
+    assert all(len(ids) == NEW for outputs in (base, *adapted) for ids in outputs)
     assert len(set(map(str, (base, *adapted)))) == 3, "the adapters change the answers"
 
 
