@@ -61,13 +61,13 @@ def greedy_choices(
     """
     choices = []
     for prompt, output in zip(prompts, outputs, strict=True):
-        prompt_ids, begun = list(prompt), list(output[:-1])
+        prompt_ids, output_ids = list(prompt), list(output[:-1])
         with torch.inference_mode():
             if model.config.is_encoder_decoder:
-                decoder_ids = torch.tensor([[model.config.decoder_start_token_id, *begun]])
+                decoder_ids = torch.tensor([[model.config.decoder_start_token_id, *output_ids]])
                 logits = model(input_ids=torch.tensor([prompt_ids]), decoder_input_ids=decoder_ids).logits
             else:
-                logits = model(input_ids=torch.tensor([prompt_ids + begun]), use_cache=False).logits
+                logits = model(input_ids=torch.tensor([prompt_ids + output_ids]), use_cache=False).logits
         choices.append(logits[0, -len(output) :].argmax(-1).tolist())
     return choices
 
