@@ -94,7 +94,10 @@ def load_mapped(
         delattr(config, QUANTIZATION_CONFIG)  # the packed weights stand for those of the files
     with torch.device("meta"):
         skeleton = auto_class.from_config(config, dtype=dtype)
-    shapes = {name: tuple(weight.shape) for name, weight in skeleton.named_parameters()}
+    shapes = {
+        name: tuple(weight.shape)  # also of those that are tied until weights of their own are loaded
+        for name, weight in skeleton.named_parameters(remove_duplicate=False)
+    }
     if missing_names := file.matrices.keys() - shapes:
         raise BadWeightFile(f"the model has no {min(missing_names)}")
     weights = {

@@ -3,6 +3,7 @@
 Knows transformers' loader and packed weights; not where the blocks come from.
 """
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Protocol, runtime_checkable
 
@@ -54,11 +55,13 @@ def load_with_blocks(
     """The model, and the names of its missing weights. Empties `values`.
 
     skeleton           the model on the meta device
-    values             the parameters without blocks. The others are loaded as one zero, expanded to their
-                       shape: it takes no memory
+    values             the parameters without blocks. The others are loaded as one NaN, expanded to their
+                       shape: it takes no memory, and transformers ties parameters that are equal
     generation_config  that of the model's folder; None: it has none
     """
-    values |= {name: torch.zeros((), dtype=dtype).expand(each.shape) for name, each in blocks.items()}
+    values |= {
+        name: torch.full((), math.nan, dtype=dtype).expand(each.shape) for name, each in blocks.items()
+    }
     model, report = type(skeleton).from_pretrained(
         None,
         config=config,

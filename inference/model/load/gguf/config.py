@@ -26,6 +26,7 @@ from inference.model.load.gguf.header import (
 )
 from inference.model.load.gguf.rope import SCALING, apply_rope_scaling
 from inference.model.load.gguf.shards import merge_headers, read_bytes, shard_paths
+from inference.model.load.gguf.t5_mlp import apply_mlp
 
 OUTPUT_TENSOR = GgufTensor("output.weight", (1,), 0, 0)  # the output head; absent if tied to the embeddings
 # Architectures whose config gets its vocab_size from the length of the vocabulary (transformers'
@@ -57,6 +58,7 @@ def config_of_header(header: GgufHeader, size: int) -> Any:
         os.truncate(path, size)  # a sparse file: takes no disk space
         config = AutoConfig.from_pretrained(folder, gguf_file=STUB_FILE)
     apply_rope_scaling(config, header)
+    apply_mlp(config, header)
     return config
 
 

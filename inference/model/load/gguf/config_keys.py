@@ -18,6 +18,7 @@ MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
         "vocab_size": "vocab_size",
     },
     "gpt2": {"context_length": "n_positions", "vocab_size": "vocab_size"},
+    "t5": {"decoder_block_count": "num_decoder_layers"},
     "qwen3_moe": {"expert_feed_forward_length": "moe_intermediate_size"},
     "gpt_oss": {
         "attention.key_length": "head_dim",
@@ -25,15 +26,11 @@ MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
         "expert_feed_forward_length": "intermediate_size",
     },
 }
-# model type → what its files leave unsaid. llama.cpp's T5 is the gated one, Flan-T5.
-MISSING_DEFAULTS: Mapping[str, Mapping[str, str]] = {"t5": {"feed_forward_proj": "gated-gelu"}}
 
 
 def add_missing_keys() -> None:
     """Complete the tables, which are imported only for a GGUF file: that takes 0.3 s."""
-    from transformers.integrations.ggml import GGUF_CONFIG_DEFAULTS_MAPPING, GGUF_CONFIG_MAPPING
+    from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
 
-    for model_type, defaults in MISSING_DEFAULTS.items():
-        GGUF_CONFIG_DEFAULTS_MAPPING.setdefault(model_type, {}).update(defaults)
     for model_type, keys in MISSING_KEYS.items():
         GGUF_CONFIG_MAPPING.setdefault(model_type, {}).update(keys)

@@ -67,7 +67,6 @@ LFM2 = {
         ("qwen3", {"attention.key_length": 32}, {"head_dim": 32, "vocab_size": 96}),
         ("starcoder2", {"attention.head_count_kv": 4}, {"num_key_value_heads": 4, "vocab_size": 96}),
         ("gpt2", {"context_length": 64}, {"n_positions": 64, "vocab_size": 96}),
-        ("t5", {}, {"is_gated_act": True, "dense_act_fn": "gelu_new"}),
         ("lfm2", LFM2, {"layer_types": ["conv", "full_attention"], "vocab_size": 96}),
     ],
 )
