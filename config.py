@@ -87,8 +87,7 @@ MAX_LORAS = 64
 
 # The server ------------------------------------------------------------------------------------------
 
-# The address to listen on: "127.0.0.1" serves this machine only, "0.0.0.0" all its networks, a path that ends
-# with .sock a Unix socket.
+# The address: "127.0.0.1" for this machine only, "0.0.0.0" for all networks, or a Unix socket: a path.sock.
 HOST = "127.0.0.1"
 
 # The port to listen on.
@@ -145,8 +144,7 @@ JSON_OUTPUT = False
 
 # Stored responses ------------------------------------------------------------------------------------
 
-# The file of stored responses, conversations and chats, as plain text; empty: responses.db in
-# ~/.cache/hearth; off: nothing is stored.
+# Stored responses, conversations and chats, as text; empty: ~/.cache/hearth/responses.db; off: no file.
 RESPONSES_STORE = ""
 
 # The largest size of the file of RESPONSES_STORE, in MB; beyond it, the oldest are deleted.
@@ -244,10 +242,12 @@ NUM_SHARD = 1
 # The dtype of the computation: auto, float32, bfloat16, float16, or stored, the dtype of the weight files.
 DTYPE = "auto"
 
-# Quantize the weights at load: none, int8 or int4, or on a CPU q8_0, q6_k, q5_k_m, q4_k_m or q4_0. The model
-# takes less memory and is faster, and its answers are less exact; the log reports the error. awq or gptq:
-# serve the weights as they are stored, if they are stored in that format.
+# Quantize the weights at load: none, int8, int4, or on a CPU q8_0, q6_k, q5_k_m, q4_k_m, q4_0: less memory,
+# faster, less exact; the log reports the error. awq or gptq: serve weights that are stored so as they are.
 QUANTIZE = "none"
+
+# A file of llama-imatrix, by which q6_k, q5_k_m, q4_k_m and q4_0 weigh their errors; empty: none.
+IMATRIX = ""
 
 # Tokens of a prompt and its answer together, at most; 0: as many as the model and the memory allow.
 CONTEXT = 0

@@ -187,6 +187,7 @@ def plan_repository(settings: Settings, repository: Repository, machine: Machine
         num_shard=settings.num_shard or max(1, len(machine.gpus) if device == "cuda" else 1),
         layer_devices=layer_devices,
         quantize=settings.quantize_at_load,
+        imatrix=Path(settings.imatrix) if settings.imatrix else None,
         stored_quantization=settings.stored_quantization,
         runner=settings.runner,
         kv_dtype=settings.kv_dtype,

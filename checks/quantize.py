@@ -1,9 +1,13 @@
-"""Checks that QUANTIZE is possible: on one device, and on a CPU with native kernels built by a C compiler."""
+"""Checks that QUANTIZE is possible: on one device, and on a CPU with native kernels built by a C compiler.
+
+Also that the file of IMATRIX can be read.
+"""
 
 from checks.machine import Machine
 from checks.memory.plan import Plan, quantization_config
 from inference.finding import Finding
 from inference.model.load.checkpoint_quantization import stays_quantized
+from inference.model.quantization.imatrix import BadImatrix, read_imatrix
 from inference.model.quantization.schemes import DEVICE_SCHEMES
 from inference.native.build import NativeUnavailable
 from inference.native.library import library
@@ -35,6 +39,11 @@ def find_blocker(plan: Plan, dtype: str) -> tuple[str, str]:
         return "kernels for a CPU only", 'QUANTIZE = "int4", or DEVICE = "cpu"'
     if plan.device != "cpu":
         return "", ""
+    if plan.request.imatrix is not None:
+        try:
+            read_imatrix(plan.request.imatrix)
+        except BadImatrix as error:
+            return str(error), f'IMATRIX = "", or another file of llama-imatrix, or {FIX}'
     try:
         library()
     except NativeUnavailable as reason:

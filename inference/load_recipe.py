@@ -75,6 +75,7 @@ def make_recipe(folder: Path, model_settings: ModelSettings, engine_settings: En
         timed=model_settings.num_shard == 1,
         make_reference=partial(remembered_reference, folder),
         kv_dtype=engine_settings.kv_dtype,
+        imatrix=Path(model_settings.imatrix) if model_settings.imatrix else None,
     )
     prepare = (
         partial(limit_gpu, model_settings.cuda_memory_fraction)
@@ -99,7 +100,8 @@ def find_weight_cache(
     )
     if cache_folder is None or not is_allowed:
         return None
-    return open_weight_cache(cache_folder, folder, settings.dtype, settings.quantize, formats)
+    scheme = settings.quantize, settings.imatrix
+    return open_weight_cache(cache_folder, folder, settings.dtype, *scheme, formats)
 
 
 def select_and_keep(

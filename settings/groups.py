@@ -30,6 +30,7 @@ class ModelSettings:
     dtype: str
     layer_devices: tuple[str, ...] = ()
     quantize: str = "none"
+    imatrix: str = ""
     num_shard: int = 1
     trust_remote_code: bool = False
     allow_pickle: bool = False

@@ -31,6 +31,7 @@ OWN_SETTINGS = frozenset(
         "NUM_SHARD",
         "DTYPE",
         "QUANTIZE",
+        "IMATRIX",
         "CONTEXT",
         "MAX_SEQUENCES",
         "KV_MEMORY_GB",

@@ -6,6 +6,12 @@ from collections.abc import Callable
 from settings.schema import BadSetting, Settings
 
 ROOT_PATH = re.compile(r"(/[^/?#\s]+)+")
+WITH_IMATRIX = (
+    "q6_k",
+    "q5_k_m",
+    "q4_k_m",
+    "q4_0",
+)  # Q8_0 is rounded by itself, int8 and int4 by rules of ours
 IsBroken = Callable[[Settings], bool]
 
 RULES: tuple[tuple[IsBroken, str], ...] = (
@@ -31,6 +37,10 @@ RULES: tuple[tuple[IsBroken, str], ...] = (
     (
         lambda s: s.quantize_at_load != "none" and s.dtype == "float16",
         'QUANTIZE="{s.quantize}" computes in bfloat16 or float32: set DTYPE="auto"',
+    ),
+    (
+        lambda s: bool(s.imatrix) and s.quantize not in WITH_IMATRIX,
+        'IMATRIX is for QUANTIZE="q6_k", "q5_k_m", "q4_k_m" or "q4_0", not "{s.quantize}"',
     ),
     (
         lambda s: bool(s.draft_model) and s.num_shard > 1,

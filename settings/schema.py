@@ -212,6 +212,7 @@ class Settings:
     num_shard: NonNegativeInt
     dtype: Literal["auto", "stored", "float32", "bfloat16", "float16"]
     quantize: Literal["none", "int8", "int4", "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0", "awq", "gptq"]
+    imatrix: str
     context: NonNegativeInt
     max_sequences: NonNegativeInt
     kv_memory_gb: NonNegativeFloat

@@ -75,6 +75,7 @@ def draft_source(settings: Settings, draft: Plan | None) -> DraftSource | None:
     )
     model = replace(
         model_settings(settings, draft),
+        imatrix="",
         rope_scaling="none",
         rope_factor=1.0,
         tokenizer_config_path="",

@@ -49,6 +49,7 @@ class PlanRequest:
     num_shard               tensor-parallel processes
     layer_devices           the device of each layer; empty: all are on `device` (the first GPU, or the CPU)
     quantize                "none" or a key of ModelSize.quantization_savings
+    imatrix                 the file by which errors of the weights are weighed; None: none
     stored_quantization     the quant_method that the weight files must have; empty: any or none
     runner                  "auto" or one of inference.model.select_runner.RUNNERS
     kv_dtype                of keys and values, the value of KV_DTYPE
@@ -73,6 +74,7 @@ class PlanRequest:
     num_shard: int = 1
     layer_devices: tuple[str, ...] = ()
     quantize: str = "none"
+    imatrix: Path | None = None
     stored_quantization: str = ""
     runner: str = "auto"
     kv_dtype: str = "auto"

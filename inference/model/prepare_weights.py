@@ -6,6 +6,7 @@ fail are an error. Knows the Reference; not the runners that are later compared 
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
@@ -59,13 +60,15 @@ def prepare_weights(
     timed: bool,
     needs_packing: bool,
     make_reference: MakeReference = Reference,
+    imatrix: Path | None = None,
 ) -> Prepared:
     """Change the model's weights in place to the fastest correct form.
 
     quantize: "none" or a quantization scheme. device: where quantized weights are to be. timed: weights that
     are not quantized may be packed on the CPU. needs_packing: pack them even if that is not faster, because a
-    runner requires it. make_reference: gives the logits of the model as it was loaded. Raises Unavailable if
-    the model does not run on text alone, its logits are not finite, or it cannot be quantized.
+    runner requires it. make_reference: gives the logits of the model as it was loaded. imatrix: see
+    quantize_weights. Raises Unavailable if the model does not run on text alone, its logits are not finite,
+    or it cannot be quantized.
     """
     reference, quant_error = build_reference(model, make_reference), None
     if reference.std != reference.std:
@@ -76,7 +79,7 @@ def prepare_weights(
     if file:  # these weights were verified before they were written
         quant_error = QuantError(**file.about["quant_error"]) if file.about["quant_error"] else None
     elif quantize != NONE:
-        reference, quant_error = quantize_weights(model, reference, quantize, device)
+        reference, quant_error = quantize_weights(model, reference, quantize, device, imatrix)
     elif packed_weights(model):
         reference = verify_packed_weights(model, reference)
     dtype_tolerance = HALF_PRECISION_TOLERANCE.get(model.dtype, FLOAT32_TOLERANCE)

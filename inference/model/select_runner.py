@@ -8,6 +8,7 @@ import logging
 from collections.abc import Container, Iterable
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
@@ -84,6 +85,7 @@ def select_runner(
     timed: bool = True,
     make_reference: MakeReference = Reference,
     kv_dtype: str = AUTO,
+    imatrix: Path | None = None,
 ) -> SelectedRunner:
     """Return the fastest runner whose logits match the model's own forward pass.
 
@@ -93,6 +95,7 @@ def select_runner(
     model is. deterministic: only runners where the other rows of a batch change no bit of a row.
     allowed_runners: only these kinds. timed=False: use the first correct option. make_reference: gives the
     logits of the model as it was loaded. kv_dtype: of keys and values, one of KV_DTYPES.
+    imatrix: see quantize_weights.
 
     Takes about a second, longer for a large model. The model computes as before afterwards, except for rotary
     frequencies that depend on length (load/rope.py) and what prepare_weights.py changes. Raises Unavailable
@@ -108,6 +111,7 @@ def select_runner(
         timed=timed,
         needs_packing="fused" in allowed_runners and supports_fused(model),
         make_reference=make_reference,
+        imatrix=imatrix,
     )
     reference, tolerance = prepared.reference, prepared.tolerance
     options = runner_options(

@@ -3,6 +3,7 @@
 Processes with the same model share the memory. mapped_model.py loads a model from such a file.
 """
 
+import hashlib
 import logging
 import os
 import sys
@@ -140,11 +141,12 @@ def allows_cache(
 
 
 def open_weight_cache(
-    folder: Path, source: Path, dtype: str, quantize: str, formats: Sequence[WeightsFormat]
+    folder: Path, source: Path, dtype: str, quantize: str, imatrix: str, formats: Sequence[WeightsFormat]
 ) -> WeightCache | None:
     """The cache of the model at `source`; None for a model that cannot be kept.
 
-    formats: how the model is loaded: the first that matches. Pickles are not kept: they need a permission.
+    imatrix: the path of IMATRIX, or empty. formats: how the model is loaded: the first that matches. Pickles
+    are not kept: they need a permission.
     """
     plain_format = next((each for each in formats if each.matches(source)), None)
     if plain_format is None or plain_format.can_run_code:
@@ -153,10 +155,16 @@ def open_weight_cache(
     processor = digest(sorted(processor_features()))
     try:
         source_files = read_source_files(files)
+        scheme = {"quantize": quantize} | ({"imatrix": digest_imatrix(imatrix)} if imatrix else {})
     except OSError:
         return None
-    variant = {"dtype": dtype, "quantize": quantize, "processor": processor}
+    variant = {"dtype": dtype, **scheme, "processor": processor}
     return WeightCache(folder, source_files, variant, plain_format)
+
+
+def digest_imatrix(imatrix: str) -> str:
+    """Raises OSError."""
+    return hashlib.sha256(Path(imatrix).expanduser().read_bytes()).hexdigest()
 
 
 def plain_tensors(model: Any) -> dict[str, Tensor]:

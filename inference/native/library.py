@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 FUNCTIONS: dict[str, tuple[Any, tuple[Any, ...]]] = {
     "matrix_bytes": (c_size_t, (c_int, c_int, c_int)),
     "matrix_scale_bytes": (c_size_t, (c_int, c_int, c_int)),
-    "matrix_pack": (None, (POINTER(Matrix), c_void_p, c_int, c_int64, c_int, c_int, c_int)),
+    "matrix_pack": (None, (POINTER(Matrix), c_void_p, c_int, c_int64, c_int, c_int, c_void_p, c_int)),
     "matrix_unpack": (None, (POINTER(Matrix), c_void_p, c_int, c_int64, c_int, c_int, c_int)),
     "gguf_pack": (None, (POINTER(Matrix), c_void_p, c_void_p, c_int)),
     "matrix_row": (None, (POINTER(Matrix), c_int, c_void_p)),

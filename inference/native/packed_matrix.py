@@ -11,6 +11,7 @@ from ctypes import byref
 
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from inference.native import prefault, structs
 from inference.native.library import library
@@ -67,16 +68,26 @@ class PackedMatrix:
         return cls(outputs, inputs, dtype, bias, values, alloc(scales_size))
 
     @classmethod
-    def pack(cls, weight: Tensor, dtype: NativeDtype, bias: Tensor | None = None) -> "PackedMatrix":
+    def pack(
+        cls,
+        weight: Tensor,
+        dtype: NativeDtype,
+        bias: Tensor | None = None,
+        importance: Tensor | None = None,
+    ) -> "PackedMatrix":
         """Pack a floating-point weight (outputs, inputs) and a bias (outputs,), both on the CPU.
 
-        Keeps no reference to either. Converts a block of rows at a time, never the whole weight. Raises
+        importance: what errors weigh by input (inputs,), for a dtype of GGUF_SOURCES; None: by the values.
+
+        Keeps no reference to them. Converts a block of rows at a time, never the whole weight. Raises
         NativeUnavailable.
         """
         outputs, inputs = weight.shape
         matrix = cls.allocate(outputs, inputs, dtype, bias)
+        if importance is not None:
+            importance = pad(importance.float(), (0, -inputs % GROUP)).contiguous()
         for first, end in row_ranges(outputs):
-            matrix.pack_rows(weight, first, end)
+            matrix.pack_rows(weight, first, end, importance)
         return matrix
 
     @classmethod
@@ -96,8 +107,8 @@ class PackedMatrix:
     def nbytes(self) -> int:
         return self.values.nbytes + self.scales.nbytes + (0 if self.bias is None else self.bias.nbytes)
 
-    def pack_rows(self, weight: Tensor, first: int, end: int) -> None:
-        """Pack rows [first, end) of the weight."""
+    def pack_rows(self, weight: Tensor, first: int, end: int, importance: Tensor | None = None) -> None:
+        """Pack rows [first, end) of the weight. importance: (padded inputs,), float32."""
         rows = weight.detach()[first:end]
         if self.dtype is NativeDtype.F16:
             rows = rows.to(torch.float16)
@@ -106,7 +117,8 @@ class PackedMatrix:
         if rows.stride(1) != 1:
             rows = rows.contiguous()
         place, dtype, threads = rows.data_ptr(), STORED_DTYPES[rows.dtype], torch.get_num_threads()
-        library().matrix_pack(byref(self.struct), place, dtype, rows.stride(0), first, end, threads)
+        source, weights = (place, dtype, rows.stride(0)), address_of(importance)
+        library().matrix_pack(byref(self.struct), *source, first, end, weights, threads)
 
     def unpack(self, dtype: torch.dtype = torch.float32) -> Tensor:
         """The dequantized weight (outputs, inputs). Converts a block of rows at a time."""

@@ -83,6 +83,12 @@ def test_a_mix_that_a_gpu_lacks_is_refused_with_one_that_it_has(planned: Planner
     assert finding.fix == 'QUANTIZE = "int4", or DEVICE = "cpu"'
 
 
+def test_a_file_that_is_no_imatrix_is_refused(planned: Planner, machine: Machine, tmp_path: Path) -> None:
+    (tmp_path / "a.dat").write_bytes(bytes(64))
+    finding = quantize.check(planned(quantize="q4_k_m", imatrix=tmp_path / "a.dat"), machine)
+    assert finding is not None and not finding.ok and "no file of llama-imatrix" in finding.have
+
+
 @pytest.mark.parametrize(
     ("changes", "fix"),
     [

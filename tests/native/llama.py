@@ -126,7 +126,7 @@ class Llama:
         padded = -(-inputs // 32) * 32
         struct = Matrix(kind, outputs, inputs, padded, self.aligned(values), self.aligned(scales))
         struct.bias = None if bias is None else self.address(bias)
-        native.matrix_pack(struct, weight.data_ptr(), NativeDtype.F32, inputs, 0, outputs, 1)
+        native.matrix_pack(struct, weight.data_ptr(), NativeDtype.F32, inputs, 0, outputs, None, 1)
         for row in range(outputs):
             native.matrix_row(struct, row, weight[row].data_ptr())
         return weight, struct

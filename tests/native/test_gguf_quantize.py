@@ -1,6 +1,7 @@
 """Weights quantized to GGUF's formats have the bits that llama.cpp gives them, at each level."""
 
 import base64
+import hashlib
 
 import gguf
 import numpy as np
@@ -35,6 +36,16 @@ RECORDED = {
         "bXAE3KzE/yYG6vQALTGVc6BmYA5hAN2SFwQGAEofzIzFUT4J9/sARRXgwOKMnyQDHFr6VPoqlZDAlZWqLNZs2gZhrW1hpoYZ"
         "ptm0ZhKenpIkaWK03rginoqJio6TJUqlTuqmllZWmagDWaNoFbKioqK1uICWiZOkO4mENpeXoImGjDEB"
     ),
+}
+# The beginnings of the SHA-256 of the panels of what llama.cpp's quantize_row_*_impl makes of `recorded_rows`
+# with `recorded_importance`.
+RECORDED_BY_IMPORTANCE = {
+    NativeDtype.Q4_0: "2ce16ba62e1710cc64942e67ebfcf3e7",
+    NativeDtype.Q5_0: "dbfe14b705e48303e32ca97e8f27158d",
+    NativeDtype.Q5_1: "c6f9912a0ac2444a4b47057fb2178393",
+    NativeDtype.Q4_K: "28961f3cb2920bf9e2966e94f6a37bb0",
+    NativeDtype.Q5_K: "9dae2328284155bf20bdeed487a8e9d1",
+    NativeDtype.Q6_K: "ed4c187a9912cc98d0c2a7a91978756f",
 }
 SMALL_BLOCKS = (NativeDtype.Q8_0, NativeDtype.Q4_0, NativeDtype.Q5_0, NativeDtype.Q5_1)
 INPUTS = 256
@@ -78,6 +89,17 @@ def test_super_blocks_have_the_bits_of_llama_cpp(level: Level, dtype: NativeDtyp
     blocks = np.frombuffer(bytearray(base64.b64decode(RECORDED[dtype])), dtype=np.uint8).reshape(2, -1)
     expected = packed_blocks(np.tile(blocks, (PANEL // 2, 1)), dtype)
     assert has_same_bits(PackedMatrix.pack(recorded_rows(), dtype), expected)
+
+
+def recorded_importance() -> Tensor:
+    return ((torch.arange(INPUTS) * 37) % 101 + 1) / 64
+
+
+@pytest.mark.parametrize("dtype", RECORDED_BY_IMPORTANCE, ids=lambda dtype: dtype.name)
+def test_with_an_importance_matrix_the_bits_are_those_of_llama_cpp(level: Level, dtype: NativeDtype) -> None:
+    matrix = PackedMatrix.pack(recorded_rows(), dtype, None, recorded_importance())
+    panels = matrix.values.numpy().tobytes() + matrix.scales.numpy().tobytes()
+    assert hashlib.sha256(panels).hexdigest()[:32] == RECORDED_BY_IMPORTANCE[dtype]
 
 
 @pytest.mark.parametrize("dtype", GGUF_SOURCES, ids=lambda dtype: dtype.name)

@@ -5,21 +5,25 @@ Knows the Reference and the log; the other files of this folder find, replace an
 
 import logging
 import time
+from collections.abc import Mapping
 from functools import partial
+from pathlib import Path
 
 import torch
 from torch import Tensor, nn
 from transformers import PreTrainedModel
 
-from inference.errors import Unavailable
+from inference.errors import BadRequest, Unavailable
 from inference.model.merge_projections import max_recompute_error
 from inference.model.quantization.dequantized import Dequantized
 from inference.model.quantization.device_matrix import DeviceMatrix
 from inference.model.quantization.error import QuantError, measure_quant_error
+from inference.model.quantization.imatrix import BadImatrix, importance_of
 from inference.model.quantization.is_faster import packing_is_faster
 from inference.model.quantization.packed_linear import call_matrices
 from inference.model.quantization.packed_tensor import PackedTensor, WeightMatrix
 from inference.model.quantization.replace import (
+    NO_IMPORTANCE,
     Pack,
     ReplacedWeight,
     packed_weights,
@@ -71,19 +75,22 @@ def use_packed_weights(
 
 
 def quantize_weights(
-    model: PreTrainedModel, reference: Reference, quantize: str, device: str
+    model: PreTrainedModel, reference: Reference, quantize: str, device: str, imatrix: Path | None = None
 ) -> tuple[Reference, QuantError]:
     """Quantize the weights for products on the device; returns the new reference and the quantization error.
 
+    imatrix: a file with the importance of inputs, for schemes with GGUF formats; None: there is none.
+
     The new reference is the quantized model's own logits: runners are compared with these. The kernels are
     verified separately, against torch on the same weights dequantized, which distinguishes a faulty kernel
-    from quantization error. Raises Unavailable if there is no native library, or its kernels are wrong.
+    from quantization error. Raises Unavailable if there is no native library, or its kernels are wrong,
+    and BadRequest for a file that is not of this model.
     """
     name = model.config.model_type
     if quantize not in DEVICE_SCHEMES[torch.device(device).type]:
         raise Unavailable(f"QUANTIZE={quantize} has no kernels for a GPU; set QUANTIZE=int4 or DEVICE=cpu")
     try:
-        swaps = pack_on(model, quantize, device)
+        swaps = pack_on(model, quantize, device, read_importance(model, imatrix))
     except NativeUnavailable as reason:
         raise Unavailable(f"QUANTIZE={quantize} has no kernels: {reason}; set QUANTIZE=none") from reason
     quantized_reference = Reference(model)
@@ -131,17 +138,33 @@ def verify_packed_weights(model: PreTrainedModel, reference: Reference) -> Refer
     return reference
 
 
-def pack_on(model: PreTrainedModel, quantize: str, device: str) -> list[ReplacedWeight]:
+def read_importance(model: PreTrainedModel, imatrix: Path | None) -> Mapping[str, Tensor]:
+    """See importance_of. Raises BadRequest."""
+    if imatrix is None:
+        return NO_IMPORTANCE
+    try:
+        importance = importance_of(model, imatrix)
+    except BadImatrix as error:
+        raise BadRequest("IMATRIX", str(error)) from None
+    log.info(
+        "%s: %s: the importance of inputs of %d weights", model.config.model_type, imatrix, len(importance)
+    )
+    return importance
+
+
+def pack_on(
+    model: PreTrainedModel, quantize: str, device: str, importance: Mapping[str, Tensor] = NO_IMPORTANCE
+) -> list[ReplacedWeight]:
     """Pack the weights, wherever they are, for products on the device, and move the rest of the model there.
 
-    Raises NativeUnavailable if the CPU has no kernels.
+    importance: of inputs, see importance_of; on a CPU. Raises NativeUnavailable if the CPU has no kernels.
     """
     if device != "cpu":
         swaps = pack_weights(model, quantize, partial(pack_on_device, device), model.device.type)
         move_unpacked(model, device)
         return swaps
     ensure_library()
-    return pack_weights(model, quantize, PackedMatrix.pack)
+    return pack_weights(model, quantize, PackedMatrix.pack, importance=importance)
 
 
 def pack_on_device(device: str, weight: Tensor, dtype: NativeDtype, bias: Tensor | None) -> DeviceMatrix:
@@ -156,11 +179,15 @@ def move_unpacked(model: nn.Module, device: str) -> None:
 
 
 def pack_weights(
-    model: PreTrainedModel, quantize: str, pack: Pack, device: str = "cpu"
+    model: PreTrainedModel,
+    quantize: str,
+    pack: Pack,
+    device: str = "cpu",
+    importance: Mapping[str, Tensor] = NO_IMPORTANCE,
 ) -> list[ReplacedWeight]:
     """As replace_weights; logs the progress and the time."""
     began = time.perf_counter()
-    swaps = replace_weights(model, quantize, with_progress(pack, model), device)
+    swaps = replace_weights(model, quantize, with_progress(pack, model), device, importance)
     message = f"{len(swaps)} weights packed in {time.perf_counter() - began:.1f} s"
     log.info("%s: %s", model.config.model_type, message)
     return swaps
@@ -170,9 +197,11 @@ def with_progress(pack: Pack, model: PreTrainedModel) -> Pack:
     """`pack`, which logs every PROGRESS_S how much of the model it has packed."""
     num_values, logged = 0, time.perf_counter()
 
-    def pack_and_log(weight: Tensor, dtype: NativeDtype, bias: Tensor | None) -> WeightMatrix:
+    def pack_and_log(
+        weight: Tensor, dtype: NativeDtype, bias: Tensor | None, *importance: Tensor
+    ) -> WeightMatrix:
         nonlocal num_values, logged
-        matrix = pack(weight, dtype, bias)
+        matrix = pack(weight, dtype, bias, *importance)
         num_values += weight.numel()
         if time.perf_counter() - logged >= PROGRESS_S:
             logged = time.perf_counter()

@@ -4,7 +4,8 @@ Works on one weight at a time, so at most one is in memory twice. Knows modules 
 decides whether packing is faster and correct.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import torch
@@ -24,8 +25,9 @@ from inference.native.structs import NativeDtype
 from inference.process.malloc import mmap_large_blocks, trim_heap
 from inference.process.mmap_release import AddressRange, mapped_files, release_weight
 
-# (weight (outputs, inputs), dtype of the matrix, bias) → matrix
-Pack = Callable[[Tensor, NativeDtype, Tensor | None], WeightMatrix]
+# (weight (outputs, inputs), dtype of the matrix, bias) → matrix; on a CPU also with the inputs' importance
+Pack = Callable[..., WeightMatrix]
+NO_IMPORTANCE: Mapping[str, Tensor] = MappingProxyType({})
 # transformers' experts implementation that indexes the experts one by one, as PackedExperts requires.
 ONE_BY_ONE = "eager"
 
@@ -37,10 +39,16 @@ class ReplacedWeight(NamedTuple):
     owners: tuple[Owner, ...]
 
 
-def replace_weights(model: Any, quantize: str, pack: Pack, device: str = "cpu") -> list[ReplacedWeight]:
+def replace_weights(
+    model: Any,
+    quantize: str,
+    pack: Pack,
+    device: str = "cpu",
+    importance: Mapping[str, Tensor] = NO_IMPORTANCE,
+) -> list[ReplacedWeight]:
     """Pack all weights that find_weights yields on devices of this type, with the dtypes of a scheme.
 
-    quantize: the scheme. The original weights are freed.
+    quantize: the scheme. importance: see importance_of. The original weights are freed.
     """
     weights = list(find_weights(model, device))[::-1]
     todo = list(zip(weights, packed_dtypes(weights, quantize), strict=True))
@@ -51,27 +59,36 @@ def replace_weights(model: Any, quantize: str, pack: Pack, device: str = "cpu") 
     done: list[ReplacedWeight] = []
     with mmap_large_blocks():
         while todo:  # popping drops the list's reference to a replaced weight
-            done.append(replace_weight(*todo.pop(), pack, files))
+            done.append(replace_weight(*todo.pop(), pack, files, importance))
     trim_heap()
     return done
 
 
 def replace_weight(
-    found_weight: FoundWeight, dtype: NativeDtype, pack: Pack, files: Sequence[AddressRange]
+    found_weight: FoundWeight,
+    dtype: NativeDtype,
+    pack: Pack,
+    files: Sequence[AddressRange],
+    importance: Mapping[str, Tensor],
 ) -> ReplacedWeight:
-    weight = found_weight.weight.detach()
+    weight, inputs = found_weight.weight.detach(), importance.get(found_weight.name)
     native: PackedTensor
     if found_weight.role is WeightRole.EXPERTS:
-        native = PackedExperts([pack_weight(each, found_weight, dtype, pack) for each in weight])
+        of_experts = [None] * len(weight) if inputs is None else list(inputs)
+        experts = zip(weight, of_experts, strict=True)
+        native = PackedExperts([pack_weight(each, found_weight, dtype, pack, of) for each, of in experts])
     else:
-        native = pack_weight(weight, found_weight, dtype, pack)
+        native = pack_weight(weight, found_weight, dtype, pack, inputs)
     set_parameter(native, found_weight.owners)
     release_weight(weight, files)
     return ReplacedWeight(native, found_weight.owners)
 
 
-def pack_weight(weight: Tensor, found_weight: FoundWeight, dtype: NativeDtype, pack: Pack) -> PackedWeight:
-    matrix = pack(rows_of(weight, found_weight.is_transposed), dtype, found_weight.bias)
+def pack_weight(
+    weight: Tensor, found_weight: FoundWeight, dtype: NativeDtype, pack: Pack, importance: Tensor | None
+) -> PackedWeight:
+    known = () if importance is None else (importance,)
+    matrix = pack(rows_of(weight, found_weight.is_transposed), dtype, found_weight.bias, *known)
     return PackedWeight(
         matrix, tuple(weight.shape), weight.dtype, found_weight.bias, found_weight.is_transposed
     )

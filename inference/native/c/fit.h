@@ -1,22 +1,24 @@
 /* The scale, or scale and minimum, with the least error for a group of weights, a strip of outputs at a time: llama.cpp's
- * searches make_qx_quants and make_qkx2_quants (ggml/src/ggml-quants.c), in the same order of operations. */
+ * searches make_qx_quants, make_qkx2_quants and make_qkx3_quants (ggml/src/ggml-quants.c), in the same order of
+ * operations. */
 #ifndef FIT_H
 #define FIT_H
 
-#include <math.h>
-
 #include "column.h"
 
-/* Values are scale × (code - zero) or scale × code - min. */
+/* Values are scale × (code - zero). inverse: gives the codes that the scale was fitted to. */
+typedef struct ScaleFit {
+    Strip scale, inverse;
+} ScaleFit;
+
+/* Values are scale × code - min. inverse, least: give the codes that both were fitted to, see affine_code. */
 typedef struct ScaleAndMin {
-    Strip scale, min;
+    Strip scale, min, inverse, least;
 } ScaleAndMin;
 
-static inline Strip strip_root(Strip values)
+static inline Strip scale_code(Strip value, Strip inverse, float most)
 {
-    for (int i = 0; i < STRIP; i++)
-        values[i] = sqrtf(values[i]);
-    return values;
+    return strip_limited(strip_nearest(inverse * value), -most, most - 1);
 }
 
 /* The products of weights with codes, and of codes with codes, for the scale of the codes that `inverse` gives. */
@@ -24,35 +26,38 @@ typedef struct ScaleSums {
     Strip products, squares;
 } ScaleSums;
 
-static inline ScaleSums scale_sums(const float *column, int count, float most, Strip inverse)
+static inline ScaleSums scale_sums(const float *column, const Strip *weights, int count, float most, Strip inverse)
 {
     ScaleSums sums = {{0}, {0}};
     for (int k = 0; k < count; k++) {
-        const Strip value = column_at(column, k), weight = value * value;
-        const Strip code = strip_limited(strip_nearest(inverse * value), -most, most - 1);
-        sums.products += weight * value * code;
-        sums.squares += weight * code * code;
+        const Strip value = column_at(column, k), code = scale_code(value, inverse, most);
+        sums.products += weights[k] * value * code;
+        sums.squares += weights[k] * code * code;
     }
     return sums;
 }
 
-/* The scale for codes -most … most - 1 of the first `count` inputs, of either sign. Each value weighs its square. */
-static inline Strip fit_scale(const float *column, int count, float most)
+/* The scale for codes -most … most - 1 of the first `count` inputs, of either sign. */
+static inline ScaleFit fit_scale(const float *column, const Strip *weights, int count, float most)
 {
     enum { TRIALS = 9 };    /* on either side: a tenth of a code apart */
     const Strip largest = column_largest(column, count);
-    ScaleSums sums = scale_sums(column, count, most, -most / largest);
+    Strip best_inverse = -most / largest;
+    ScaleSums sums = scale_sums(column, weights, count, most, best_inverse);
     Strip scale = strip_select(sums.squares == 0, strip_all(0), sums.products / sums.squares);
     Strip best = scale * sums.products;
     for (int trial = -TRIALS; trial <= TRIALS; trial++) {
         if (trial == 0)
             continue;
-        sums = scale_sums(column, count, most, -(most + 0.1f * trial) / largest);
+        const Strip inverse = -(most + 0.1f * trial) / largest;
+        sums = scale_sums(column, weights, count, most, inverse);
         const IntStrip is_better = (sums.squares > 0) & (sums.products * sums.products > best * sums.squares);
         scale = strip_select(is_better, sums.products / sums.squares, scale);
         best = strip_select(is_better, scale * sums.products, best);
+        best_inverse = strip_select(is_better, inverse, best_inverse);
     }
-    return strip_select(strip_magnitude(largest) < 1e-15f, strip_all(0), scale);
+    const IntStrip is_tiny = strip_magnitude(largest) < 1e-15f;
+    return (ScaleFit){strip_select(is_tiny, strip_all(0), scale), strip_select(is_tiny, strip_all(0), best_inverse)};
 }
 
 /* A group with what its values weigh. */
@@ -62,19 +67,13 @@ typedef struct Weighted {
     Strip least, largest;               /* least: 0 at most */
 } Weighted;
 
-/* A value weighs its magnitude and the root mean square of the group. */
-static inline void weigh(Weighted *group, const float *column)
+static inline void weigh(Weighted *group, const float *column, const Strip weights[GROUP])
 {
-    Strip squares = {0};
-    for (int k = 0; k < GROUP; k++) {
-        group->values[k] = column_at(column, k);
-        squares += group->values[k] * group->values[k];
-    }
-    const Strip mean = strip_root(squares / GROUP);
     group->sum_weights = group->sum_values = (Strip){0};
-    group->least = group->largest = group->values[0];
+    group->least = group->largest = column_at(column, 0);
     for (int k = 0; k < GROUP; k++) {
-        const Strip value = group->values[k], weight = mean + strip_magnitude(value);
+        const Strip value = column_at(column, k), weight = weights[k];
+        group->values[k] = value;
         group->weights[k] = weight;
         group->sum_weights += weight;
         group->sum_values += weight * value;
@@ -125,24 +124,33 @@ static inline AffineFit affine_fit(const Weighted *group, Strip least, Strip inv
                        strip_select(is_positive, strip_all(0), min), determinant > 0};
 }
 
-/* The scale and minimum for codes 0 … most, over trials with a tenth more codes each, from most + first on. */
-static inline ScaleAndMin fit_scale_and_min(const float *column, float most, float first, int trials)
+/* The trials of a scale and minimum: each with `step` more codes than the last, from most + first on. */
+typedef struct Trials {
+    float first, step;
+    int last;
+} Trials;
+
+/* The scale and minimum for codes 0 … most. */
+static inline ScaleAndMin fit_scale_and_min(const float *column, const Strip weights[GROUP], float most, Trials trials)
 {
     Weighted group;
-    weigh(&group, column);
+    weigh(&group, column, weights);
     const IntStrip is_flat = group.largest == group.least;
-    Strip least = group.least, scale = 1 / (most / (group.largest - least));
-    Strip best = affine_error(&group, least, most / (group.largest - least), scale, least, most);
-    for (int trial = 0; trial <= trials; trial++) {
-        const Strip inverse = (first + 0.1f * trial + most) / (group.largest - least);
+    Strip least = group.least, best_inverse = most / (group.largest - least), scale = 1 / best_inverse;
+    Strip best = affine_error(&group, least, best_inverse, scale, least, most), best_least = least;
+    for (int trial = 0; trial <= trials.last; trial++) {
+        const Strip inverse = (trials.first + trials.step * trial + most) / (group.largest - least);
         const AffineFit fit = affine_fit(&group, least, inverse, most);
         const Strip error = affine_error(&group, least, inverse, fit.scale, fit.min, most);
         const IntStrip is_better = fit.is_valid & (error < best);
         best = strip_select(is_better, error, best);
+        best_inverse = strip_select(is_better, inverse, best_inverse);
+        best_least = strip_select(is_better, least, best_least);
         scale = strip_select(is_better, fit.scale, scale);
         least = strip_select(is_better, fit.min, least);
     }
-    return (ScaleAndMin){strip_select(is_flat, strip_all(0), scale), -strip_select(is_flat, group.least, least)};
+    return (ScaleAndMin){strip_select(is_flat, strip_all(0), scale), -strip_select(is_flat, group.least, least),
+                         strip_select(is_flat, strip_all(0), best_inverse), best_least};
 }
 
 #endif

@@ -108,16 +108,33 @@ void gguf_pack(const Matrix *to, const uint8_t *blocks, const int64_t *order, in
     team_run(threads, pack_some, &of);
 }
 
-void gguf_quantize(const Matrix *to, int panel, const Rows *rows)
+/* Write the mean squares of rows. */
+static void mean_squares(float means[PANEL], const Matrix *to, const Rows *rows)
+{
+    Tile tile;
+    memset(means, 0, PANEL * sizeof *means);
+    for (int g = 0; g < to->padded / GROUP; g++) {
+        rows_tile(tile, rows, g * GROUP);
+        gguf_add_squares(means, tile);
+    }
+    for (int n = 0; n < PANEL; n++)
+        means[n] /= to->inputs;
+}
+
+void gguf_quantize(const Matrix *to, int panel, const Rows *rows, const float *importance)
 {
     const int dtype = to->dtype, groups = BLOCK_GROUPS[dtype];
+    Importance block = {0};
     clear_panel(to, panel);
+    if (importance && groups == 1)
+        mean_squares(block.mean_squares, to, rows);
     for (int number = 0; number < blocks_of(to); number++) {
         Tile tiles[SUPER_GROUPS];
         for (int g = 0; g < groups; g++)
             rows_tile(tiles[g], rows, (number * groups + g) * GROUP);
         char *scales = scales_at(to, panel) + number * BLOCK_SCALE_BYTES[dtype];
-        gguf_quantize_block(dtype, group_at(to, panel, number * groups), scales, tiles);
+        block.inputs = importance ? importance + number * groups * GROUP : importance;
+        gguf_quantize_block(dtype, group_at(to, panel, number * groups), scales, tiles, &block);
     }
 }
 

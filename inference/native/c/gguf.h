@@ -10,8 +10,8 @@
 /* Pack the rows of a GGUF tensor of the matrix's dtype: output n is row order[n] of `blocks`. */
 void gguf_pack(const Matrix *to, const uint8_t *blocks, const int64_t *order, int threads);
 
-/* Quantize rows to the matrix's dtype, as a panel of it. */
-void gguf_quantize(const Matrix *to, int panel, const Rows *rows);
+/* Quantize rows to the matrix's dtype, as a panel of it. importance: of the inputs, padded with zeros, or null. */
+void gguf_quantize(const Matrix *to, int panel, const Rows *rows, const float *importance);
 
 /* The values of output n of a panel, (inputs,). */
 void gguf_row(const Matrix *of, int panel, int n, float *row);

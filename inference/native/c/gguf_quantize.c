@@ -1,12 +1,13 @@
 /* Quantizes a block, STRIP outputs at a time, to the codes and scales that llama.cpp gives it (quantize_row_*_ref in
- * ggml/src/ggml-quants.c). Products and sums are not contracted, see build.py: then the bits are the same. */
+ * ggml/src/ggml-quants.c, and quantize_row_*_impl with an importance matrix). Products and sums are not contracted, see build.py: then the bits are the same. */
 #include "gguf_quantize.h"
 
-#include "fit.h"
+#include "fit_groups.h"
+#include "fit_six_bits.h"
 #include "gguf_layout.h"
 #include "half.h"
 
-enum { HALF = GROUP / 2, HALVES = 2 * SUPER_GROUPS, MOST_SCALE = 63 };
+enum { HALF = GROUP / 2, HALVES = 2 * SUPER_GROUPS };
 
 /* A strip of a panel's block: its groups, their scales, and the first output. */
 typedef struct Target {
@@ -14,6 +15,7 @@ typedef struct Target {
     uint8_t *groups;
     void *scales;
     int n;
+    const Importance *importance;
 } Target;
 
 static uint16_t half_of(float value)
@@ -98,6 +100,25 @@ static void quantize_q8_0(const Target *to, const float *column)
     write_halves(((ScalesOnly *)to->scales)->scale, to->n, scale);
 }
 
+/* The weights of a block of one group, with an importance matrix. */
+static inline void weigh_group(Strip weights[GROUP], const Target *to, const float *column)
+{
+    weigh_by_importance(weights, column, to->importance->inputs, strip_load(to->importance->mean_squares + to->n));
+}
+
+/* Q4_0 and Q5_0, with an importance matrix. */
+static void fit_q4_0(const Target *to, const float *column)
+{
+    const float zero = ZERO[to->dtype];
+    Strip weights[GROUP], codes[GROUP];
+    weigh_group(weights, to, column);
+    const ScaleFit fit = fit_scale(column, weights, GROUP, zero);
+    for (int k = 0; k < GROUP; k++)
+        codes[k] = scale_code(column_at(column, k), fit.inverse, zero) + zero;
+    write_codes(to, 0, codes);
+    write_halves(((ScalesOnly *)to->scales)->scale, to->n, fit.scale);
+}
+
 /* Q4_0 and Q5_0: the largest value becomes code 0. */
 static void quantize_q4_0(const Target *to, const float *column)
 {
@@ -110,17 +131,31 @@ static void quantize_q4_0(const Target *to, const float *column)
     write_halves(((ScalesOnly *)to->scales)->scale, to->n, scale);
 }
 
+/* With an importance matrix. */
+static void fit_q5_1(const Target *to, const float *column)
+{
+    const float most = (1 << BITS[to->dtype]) - 1;
+    Strip weights[GROUP], codes[GROUP];
+    weigh_group(weights, to, column);
+    const ScaleAndMin fit = fit_scale_and_min(column, weights, most, IMPORTANCE_TRIALS);
+    for (int k = 0; k < GROUP; k++)
+        codes[k] = affine_code(column_at(column, k), fit.least, fit.inverse, most);
+    write_codes(to, 0, codes);
+    write_halves(((ScalesAndMinima *)to->scales)->scale, to->n, fit.scale);
+    write_halves(((ScalesAndMinima *)to->scales)->min, to->n, fit.min);
+}
+
 static void quantize_q5_1(const Target *to, const float *column)
 {
-    enum { MOST = 31 };
+    const float most = (1 << BITS[to->dtype]) - 1;
     Strip least = column_at(column, 0), largest = least, codes[GROUP];
     for (int k = 1; k < GROUP; k++) {
         least = strip_smaller(column_at(column, k), least);
         largest = strip_larger(column_at(column, k), largest);
     }
-    const Strip scale = (largest - least) / MOST, inverse = strip_inverse(scale);
+    const Strip scale = (largest - least) / most, inverse = strip_inverse(scale);
     for (int k = 0; k < GROUP; k++)
-        codes[k] = strip_limited((column_at(column, k) - least) * inverse + 0.5f, 0, MOST);
+        codes[k] = strip_limited((column_at(column, k) - least) * inverse + 0.5f, 0, most);
     write_codes(to, 0, codes);
     write_halves(((ScalesAndMinima *)to->scales)->scale, to->n, scale);
     write_halves(((ScalesAndMinima *)to->scales)->min, to->n, -least);
@@ -157,16 +192,17 @@ static void quantize_q4_k(const Target *to, Tile *tiles)
     ScalesQ4K *scales = to->scales;
     const int n = to->n;
     const float most = (1 << BITS[to->dtype]) - 1;
-    Strip group_scales[SUPER_GROUPS], group_mins[SUPER_GROUPS];
-    for (int g = 0; g < SUPER_GROUPS; g++) {
-        const float first = to->dtype == Q4_K ? -1 : -0.5f;
-        const ScaleAndMin fit = fit_scale_and_min(&tiles[g][0][n], most, first, to->dtype == Q4_K ? 20 : 15);
-        group_scales[g] = fit.scale;
-        group_mins[g] = fit.min;
-    }
     IntStrip six_scales[SUPER_GROUPS], six_mins[SUPER_GROUPS];
-    round_to_six_bits(six_scales, scales->scale, n, group_scales);
-    round_to_six_bits(six_mins, scales->min, n, group_mins);
+    GroupFits fits;
+    if (to->importance->inputs) {
+        fit_groups_by_importance(&fits, to->dtype, tiles, n, to->importance->inputs);
+        write_halves(scales->scale, n, fit_six_bits(six_scales, fits.scales, fits.weights));
+        write_halves(scales->min, n, fit_six_bits(six_mins, fits.mins, fits.weights));
+    } else {
+        fit_groups(&fits, to->dtype, tiles, n);
+        round_to_six_bits(six_scales, scales->scale, n, fits.scales);
+        round_to_six_bits(six_mins, scales->min, n, fits.mins);
+    }
     write_six_bits(scales, n, six_scales, six_mins);
     const Strip scale_factor = read_halves(scales->scale, n), min_factor = read_halves(scales->min, n);
     for (int g = 0; g < SUPER_GROUPS; g++) {
@@ -192,9 +228,13 @@ static void quantize_q6_k(const Target *to, Tile *tiles)
     ScalesQ6K *scales = to->scales;
     const int n = to->n;
     const float zero = ZERO[Q6_K];
-    Strip half_scales[HALVES], codes[GROUP];
-    for (int half = 0; half < HALVES; half++)
-        half_scales[half] = fit_scale(&tiles[half / 2][half % 2 * HALF][n], HALF, zero);
+    const float *inputs = to->importance->inputs;
+    Strip half_scales[HALVES], codes[GROUP], weights[HALF];
+    for (int half = 0; half < HALVES; half++) {
+        const float *column = &tiles[half / 2][half % 2 * HALF][n];
+        weigh_scale(weights, column, HALF, inputs ? inputs + half * HALF : inputs);
+        half_scales[half] = fit_scale(column, weights, HALF, zero).scale;
+    }
     const Strip inverse = inverse_factor(half_scales);
     write_halves(scales->scale, n, strip_inverse(inverse));
     const Strip factor = read_halves(scales->scale, n);
@@ -211,14 +251,24 @@ static void quantize_q6_k(const Target *to, Tile *tiles)
     }
 }
 
-void gguf_quantize_block(int dtype, uint8_t *groups, void *scales, Tile *tiles)
+void gguf_add_squares(float squares[PANEL], Tile tile)
 {
     for (int n = 0; n < PANEL; n += STRIP) {
-        const Target to = {dtype, groups, scales, n};
+        const Strip sums = add_squares(strip_load(squares + n), &tile[0][n]);
+        memcpy(squares + n, &sums, sizeof sums);
+    }
+}
+
+void gguf_quantize_block(int dtype, uint8_t *groups, void *scales, Tile *tiles, const Importance *importance)
+{
+    const int weighs = importance->inputs != 0;
+    for (int n = 0; n < PANEL; n += STRIP) {
+        const Target to = {dtype, groups, scales, n, importance};
+        const float *column = &tiles[0][0][n];
         switch (dtype) {
-        case Q8_0: quantize_q8_0(&to, &tiles[0][0][n]); break;
-        case Q4_0: case Q5_0: quantize_q4_0(&to, &tiles[0][0][n]); break;
-        case Q5_1: quantize_q5_1(&to, &tiles[0][0][n]); break;
+        case Q8_0: quantize_q8_0(&to, column); break;
+        case Q4_0: case Q5_0: (weighs ? fit_q4_0 : quantize_q4_0)(&to, column); break;
+        case Q5_1: (weighs ? fit_q5_1 : quantize_q5_1)(&to, column); break;
         case Q4_K: case Q5_K: quantize_q4_k(&to, tiles); break;
         case Q6_K: quantize_q6_k(&to, tiles); break;
         }

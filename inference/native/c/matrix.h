@@ -25,10 +25,12 @@ typedef struct Matrix {
 size_t matrix_bytes(int dtype, int outputs, int inputs);          /* bytes of `values` */
 size_t matrix_scale_bytes(int dtype, int outputs, int inputs);    /* bytes of `scales` */
 
-/* Pack rows [first, end) of a weight. `rows` points to row `first`; a row has `inputs` values of `dtype`, F32 or BF16,
+/* Pack rows [first, end) of a weight. importance: of the inputs, `padded` floats, for the formats of GGUF that weights
+ * are quantized to, or null. `rows` points to row `first`; a row has `inputs` values of `dtype`, F32 or BF16,
  * or F16 if the matrix is F16 too, and the next one begins `stride` values later. first is a multiple of PANEL; so is
  * end, unless it is `outputs`. */
-void matrix_pack(const Matrix *to, const void *rows, int dtype, int64_t stride, int first, int end, int threads);
+void matrix_pack(const Matrix *to, const void *rows, int dtype, int64_t stride, int first, int end,
+                 const float *importance, int threads);
 
 /* The reverse: write the dequantized rows [first, end), rounded to the dtype. */
 void matrix_unpack(const Matrix *of, void *rows, int dtype, int64_t stride, int first, int end, int threads);

@@ -41,10 +41,10 @@ static void pack_group(const Matrix *to, uint8_t *values, const Rows *rows, int 
     }
 }
 
-static void pack_panel(const Matrix *to, int panel, const Rows *rows)
+static void pack_panel(const Matrix *to, int panel, const Rows *rows, const float *importance)
 {
     if (is_gguf(to->dtype)) {
-        gguf_quantize(to, panel, rows);
+        gguf_quantize(to, panel, rows, importance);
         return;
     }
     const int groups = to->padded / GROUP, bytes = TILE * BITS[to->dtype] / 8;
@@ -62,6 +62,7 @@ typedef struct Packing {
     const Matrix *to;
     Rows rows;
     int first, end;
+    const float *importance;
 } Packing;
 
 static void pack_some(Team *team, int thread, void *of_packing)
@@ -74,12 +75,13 @@ static void pack_some(Team *team, int thread, void *of_packing)
         Rows panel = of->rows;
         panel.values = (const char *)panel.values + row * panel.stride * dtype_bytes(panel.dtype);
         panel.count = all - row < PANEL ? all - row : PANEL;
-        pack_panel(of->to, (of->first + row) / PANEL, &panel);
+        pack_panel(of->to, (of->first + row) / PANEL, &panel, of->importance);
     }
 }
 
-void matrix_pack(const Matrix *to, const void *rows, int dtype, int64_t stride, int first, int end, int threads)
+void matrix_pack(const Matrix *to, const void *rows, int dtype, int64_t stride, int first, int end,
+                 const float *importance, int threads)
 {
-    Packing of = {to, {rows, dtype, stride, 0, to->inputs}, first, end};
+    Packing of = {to, {rows, dtype, stride, 0, to->inputs}, first, end, importance};
     team_run(threads, pack_some, &of);
 }
