@@ -4,6 +4,7 @@ from checks.machine import Machine
 from checks.memory.plan import Plan
 from hub.repository import RepoFile, Repository
 from inference.finding import Finding, format_count, format_size, join_names
+from inference.model.gguf.kept_bits import dequantized_formats
 from inference.model.load.architecture import why_no_weights
 from inference.model.load.gguf.shards import GGUF
 from inference.model.load.tasks import stored_classes, task_of_stored_class
@@ -99,8 +100,12 @@ def refetch_fix(repository: Repository, name: str) -> str:
 
 
 def describe_headers(plan: Plan) -> str:
-    """A note about weights without a fault: unread headers, or another dtype than config.json says."""
-    headers, model_size = plan.repository.headers, plan.model_size
+    """A note about weights without a fault: unread headers, another dtype than config.json says,
+    or formats of a GGUF file without native products.
+    """
+    headers, model_size, gguf_header = plan.repository.headers, plan.model_size, plan.repository.gguf_header
+    if gguf_header and model_size and (formats := dequantized_formats(gguf_header)):
+        return f"; weights in {formats} are dequantized to {model_size.dtype}"
     config_dtype = plan.repository.config.get("dtype") or plan.repository.config.get("torch_dtype")
     if headers and headers.unavailable_reason:
         return f"; headers not read: {headers.unavailable_reason}"

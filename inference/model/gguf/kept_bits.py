@@ -34,6 +34,19 @@ PACKED_DTYPES: Mapping[int, NativeDtype] = {
     23: NativeDtype.IQ4_XS,
     39: NativeDtype.MXFP4,
 }
+# The quantized formats without native products, which gguf-py dequantizes.
+DEQUANTIZED: Mapping[int, str] = {
+    16: "IQ2_XXS",
+    17: "IQ2_XS",
+    18: "IQ3_XXS",
+    19: "IQ1_S",
+    21: "IQ3_S",
+    22: "IQ2_S",
+    29: "IQ1_M",
+    34: "TQ1_0",
+    35: "TQ2_0",
+    40: "NVFP4",
+}
 MATRIX, STACK = 2, 3  # dimensions of a matrix, and of those of a layer's experts
 
 log = logging.getLogger(__name__)
@@ -83,6 +96,12 @@ def keeps_float16(dtype: torch.dtype) -> bool:
     A processor that multiplies bfloat16 is about twice as fast with matrices rounded to it, in a batch.
     """
     return dtype is torch.float32 or not multiplies_bfloat16()
+
+
+def dequantized_formats(header: GgufHeader) -> str:
+    """The names of the formats that lose their bits where others keep them; empty if there are none."""
+    kinds = {DEQUANTIZED.get(tensor.ggml_type, "") for tensor in header.tensors or ()}
+    return ", ".join(sorted(kinds - {""}))
 
 
 def bytes_saved(header: GgufHeader, dtype: torch.dtype) -> int:

@@ -4,6 +4,7 @@ transformers' tensor processors say which parameter a tensor is, and which of it
 Tensors of other formats, and those whose values a processor changes, are dequantized as transformers does it.
 """
 
+import logging
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from functools import cache, partial
@@ -20,6 +21,7 @@ from inference.model.gguf.expert_blocks import ExpertBlocks, StackRows, complete
 from inference.model.gguf.kept_bits import (
     PACKED_DTYPES,
     STACK,
+    dequantized_formats,
     is_packable,
     keeps_bits,
 )
@@ -28,6 +30,8 @@ from inference.model.load.formats import open_gguf
 from inference.model.load.gguf.header import GgufHeader, GgufTensor, read_header
 from inference.model.load.gguf.processors import processors
 from inference.model.load.gguf.shards import Bytes, merge_headers, read_bytes, shard_names, shard_paths
+
+log = logging.getLogger(__name__)
 
 
 def open_keeping_bits(
@@ -38,7 +42,10 @@ def open_keeping_bits(
     A file whose bits cannot be kept is dequantized. Raises NotGguf for shards that do not form one model.
     """
     files = read_files(source)
-    if not keeps_bits(merged_header(source, files), dtype):
+    header = merged_header(source, files)
+    if formats := dequantized_formats(header):
+        log.info("%s: weights in %s are dequantized to %s", source.name, formats, dtype)
+    if not keeps_bits(header, dtype):
         return open_gguf(auto_class, source, config=config, dtype=dtype, **options)
     with torch.device("meta"):
         skeleton = auto_class.from_config(config)

@@ -4,11 +4,12 @@ import struct
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+import gguf
 import pytest
 from safetensors.torch import load_file
 from transformers import AutoConfig
 
-from checks import preflight
+from checks import preflight, weights
 from checks.machine import Machine
 from checks.memory.plan import Plan, replan
 from hub.client import Hub
@@ -186,6 +187,16 @@ def test_a_file_whose_tensors_do_not_fit_its_config_is_refused(
     (finding,) = [each for each in preflight.run_checks(plan, machine) if not each.ok]
     assert finding.name == "weights"
     assert finding.have.startswith("6 tensors of the wrong shape, such as blk.0.ffn_")
+
+
+def test_formats_that_are_dequantized_are_named_before_the_download(
+    tmp_path: Path, look_up: LookUp, client: Hub, planned: Planner, machine: Machine
+) -> None:
+    folder = tiny.llama(tmp_path / "llama", hidden_size=256, intermediate_size=256)
+    path = write(folder, tmp_path / "a.gguf", value_type=gguf.GGMLQuantizationType.TQ1_0)
+    plan = planned(with_gguf_config(look_up(str(path)), client), dtype="bfloat16")
+    finding = weights.check(plan, machine)
+    assert finding.ok and finding.have.endswith("; weights in TQ1_0 are dequantized to bfloat16")
 
 
 def test_a_fetched_gguf_is_found_offline(

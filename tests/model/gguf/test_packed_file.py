@@ -37,6 +37,19 @@ def load_model(source: Path, *, keep_bits: bool, dtype: str = "float32") -> torc
     return load(source, dtype=dtype, device="cpu", trust_remote_code=False, formats=formats).model
 
 
+def test_formats_without_native_products_are_dequantized_and_named(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    folder = tiny.llama(tmp_path / "llama", hidden_size=256, intermediate_size=256)
+    path = write(folder, tmp_path / "a.gguf", value_type=gguf.GGMLQuantizationType.TQ2_0)
+    with caplog.at_level("INFO"):
+        model = load_model(path, keep_bits=True)
+    assert "a.gguf: weights in TQ2_0 are dequantized to torch.float32" in caplog.messages
+    plain_model = load_model(path, keep_bits=False)
+    for weight, plain in zip(model.parameters(), plain_model.parameters(), strict=True):
+        assert torch.equal(weight, plain)
+
+
 def test_every_matrix_keeps_its_bits_and_its_values(source: Path) -> None:
     plain_model, packed_model = (load_model(source, keep_bits=keep_bits) for keep_bits in (False, True))
     for (name, plain), weight in zip(plain_model.named_parameters(), packed_model.parameters(), strict=True):
