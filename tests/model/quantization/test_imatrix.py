@@ -13,7 +13,7 @@ from inference.model.quantization.imatrix import BadImatrix, importance_of, read
 from inference.model.quantization.quantize import pack_on, read_importance
 from tests.families import tiny
 
-HIDDEN = 32
+HIDDEN = 64
 QUERY, NAME = "model.layers.1.self_attn.q_proj.weight", "blk.1.attn_q.weight"
 SUMS = np.arange(1, HIDDEN + 1, dtype=np.float32)
 
@@ -50,9 +50,12 @@ def test_an_expert_without_tokens_has_no_preference(tmp_path: Path) -> None:
 
 
 def test_weights_are_found_by_the_names_of_gguf_files(tmp_path: Path) -> None:
-    model, path = tiny("llama").bfloat16(), write_legacy(tmp_path / "a.dat", NAME, SUMS, 1)
+    model, path = (
+        tiny("llama", hidden_size=HIDDEN).bfloat16(),
+        write_legacy(tmp_path / "a.dat", NAME, SUMS, 1),
+    )
     assert importance_of(model, path).keys() == {QUERY}
-    plain = pack_on(tiny("llama").bfloat16(), "q4_0", "cpu")
+    plain = pack_on(tiny("llama", hidden_size=HIDDEN).bfloat16(), "q4_0", "cpu")
     weighed = pack_on(model, "q4_0", "cpu", importance_of(model, path))
     changed = [
         index
@@ -63,8 +66,8 @@ def test_weights_are_found_by_the_names_of_gguf_files(tmp_path: Path) -> None:
 
 
 def test_each_expert_has_its_own_importance(tmp_path: Path) -> None:
-    model, name = tiny("qwen3_moe").bfloat16(), "blk.1.ffn_gate_exps.weight"
-    experts = model.config.num_experts
+    model, name = tiny("mixtral", hidden_size=HIDDEN).bfloat16(), "blk.1.ffn_gate_exps.weight"
+    experts = model.config.num_local_experts
     sums = np.arange(1, experts * HIDDEN + 1, dtype=np.float32)
     ((_, importance),) = importance_of(model, write_legacy(tmp_path / "a.dat", name, sums, 1)).items()
     assert torch.equal(importance, torch.from_numpy(sums).view(experts, HIDDEN))
@@ -73,7 +76,7 @@ def test_each_expert_has_its_own_importance(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("name", "sums", "why"),
     [
-        (NAME, SUMS[:-1], "31 values instead of 32"),
+        (NAME, SUMS[:-1], "63 values instead of 64"),
         ("blk.9.attn_q.weight", SUMS, "no entry for a weight of this model"),
         (NAME, SUMS * np.float32("nan"), "not finite"),
     ],
@@ -81,7 +84,7 @@ def test_each_expert_has_its_own_importance(tmp_path: Path) -> None:
 def test_a_file_of_another_model_is_refused(tmp_path: Path, name: str, sums: np.ndarray, why: str) -> None:
     path = write_legacy(tmp_path / "a.dat", name, sums, 1)
     with pytest.raises(BadRequest, match=why):
-        read_importance(tiny("llama").bfloat16(), path)
+        read_importance(tiny("llama", hidden_size=HIDDEN).bfloat16(), path)
 
 
 @pytest.mark.parametrize("content", [b"", b"{}", bytes(64), b"\x01\0\0\0" + b"\xff" * 64, b"GGUF" + bytes(9)])
