@@ -167,6 +167,7 @@ class EngineCore:
         self.output_queue.send()
         if self.sequences or self.background_queue.tasks:
             return True
+        self.wait_estimator.record_idle()
         self.pipeline.discard()
         self.scheduler.newly_scheduled = []  # an idle engine refers to no request
         self.kv_cache_manager.check_integrity()

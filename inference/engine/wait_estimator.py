@@ -20,7 +20,6 @@ from inference.types import FinishReason
 MAX_WAITING = 128  # waiting sequences whose starts are estimated: the estimate is for refusals, and quick
 MAX_ANSWERS = 32  # recent answers whose lengths are remembered
 ESTIMATE_S = 0.05  # until the estimate is computed again: clients get whole seconds
-IDLE_S = 0.5  # between two steps, from which the engine was idle: that is no time of a step
 FULL_SHARE = 0.9  # of the token budget, from which a step counts as full: prompts wait for the budget
 
 
@@ -50,6 +49,7 @@ class WaitEstimator:
         self.scheduler = scheduler
         self._step_time = StepTime()
         self._last_step_s = 0.0
+        self._is_idle = True
         self.is_full = False
         self.lengths: deque[float] = deque(maxlen=MAX_ANSWERS)
         self._first_ends: dict[Group, FirstEnd] = {}
@@ -61,12 +61,15 @@ class WaitEstimator:
 
     def record_step(self, now: float, seconds: float, num_tokens: int, token_budget: int) -> None:
         """Count a step that ended at `now` and took `seconds`. The time before it counts too, unless idle."""
-        since_last_s = now - self._last_step_s
-        if since_last_s < seconds + IDLE_S:
-            seconds = since_last_s
-        self._last_step_s = now
+        if not self._is_idle:
+            seconds = now - self._last_step_s
+        self._last_step_s, self._is_idle = now, False
         self._step_time.record(1, seconds)
         self.is_full = num_tokens >= FULL_SHARE * token_budget
+
+    def record_idle(self) -> None:
+        """No answer runs or waits: the time until the next step is no time of a step."""
+        self._is_idle = True
 
     def record_answer(self, sequence: Sequence, finish_reason: FinishReason) -> None:
         if not sequence.pooling:

@@ -102,10 +102,21 @@ def test_prompts_that_wait_for_the_budget_start_as_fast_as_prompts_are_computed(
 
 def test_the_time_of_a_step_follows_the_load_and_no_idle_time() -> None:
     waits, now = estimator([make_answer(0, 10)]), 200.0
-    for interval in [0.1] * 50 + [0.4] * 50 + [60.0]:
+    waits.record_idle()
+    for interval in [0.1] * 50 + [0.4] * 50:
         now += interval
         waits.record_step(now, 0.09, num_tokens=2, token_budget=BUDGET)
     assert waits.first_end_s() == pytest.approx(4.0, rel=0.1)
+
+
+@pytest.mark.parametrize("pause_s", [0.1, 60.0])
+def test_pauses_between_answers_are_no_time_of_a_step(pause_s: float) -> None:
+    waits, now = estimator([make_answer(0, 10)]), 100.0
+    for _ in range(50):
+        waits.record_idle()
+        now += pause_s + 0.1
+        waits.record_step(now, 0.1, num_tokens=1, token_budget=BUDGET)
+    assert waits.first_end_s() == pytest.approx(1.0)
 
 
 def test_scenarios_begin_with_another_length_for_each_answer() -> None:
