@@ -210,10 +210,9 @@ class EngineCore:
         self.counters.steps += 1
         self.counters.step_seconds += seconds
         self.wait_estimator.record_step(now, seconds, scheduled.num_tokens, scheduled.token_budget)
-        num_tokens, num_new = scheduled.num_tokens, scheduled.num_newly_scheduled
-        self.on_step(
-            StepStats(num_tokens, num_processed_tokens, num_new, scheduled.has_prompt, seconds, failed)
-        )
+        has_prompt, num_new = scheduled.has_prompt, scheduled.num_newly_scheduled
+        stats = StepStats(scheduled.num_tokens, num_processed_tokens, num_new, has_prompt, seconds, failed)
+        self.on_step(stats)
 
     def _update_from_output(self, results: SequenceOf[StepResult]) -> None:
         """Append the step's results to the sequences and queue their outputs."""

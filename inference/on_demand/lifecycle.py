@@ -63,7 +63,7 @@ class ModelLifecycle:
         """Let a model that answers no request give memory back. One that cannot is unloaded."""
         process, start = model.process, self._clock()
         assert process is not None
-        model.status = "unloading"
+        model.note_leaving()
         try:
             await process.sleep()
         except LoadFailed as error:
@@ -95,7 +95,7 @@ class ModelLifecycle:
         assert model.process is not None
         process, model.process, start = model.process, None, self._clock()
         model.cancel_idle_timer()
-        model.status = "unloading"
+        model.note_leaving()
         await process.stop()
         model.status, model.takes_requests, model.leave_s = "unloaded", True, self._clock() - start
         log.info("event=model_unloaded model=%s reason=%s", model.name, reason)

@@ -98,7 +98,7 @@ class ModelLoader:
         await self._wait_until_ready(model, within_s)
         model.cancel_idle_timer()
         try:
-            with model.answering():
+            with model.answering(self._clock()):
                 yield
         finally:
             self._note_use(model)
@@ -123,7 +123,8 @@ class ModelLoader:
         except TimeoutError:
             model.is_requested = True  # the client is to come again, and finds it loaded
             now = self._clock()
-            wait_s = seconds_until_loaded(model, self._models.values(), self._capacity, now)
+            swap_s, models = self._limits.swap_s, self._models.values()
+            wait_s = seconds_until_loaded(model, models, self._capacity, swap_s, now)
             raise model.still_loading(now, wait_s) from None
         finally:
             model.num_waiting -= 1

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
-from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S
+from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, RecentDurations
 from inference.errors import Unavailable
 from inference.process.memory_shortage import is_memory_shortage
 from inference.process.repeated_work import RepeatedWork, WorkRun
@@ -117,6 +117,7 @@ class ManagedModel:
     running_answers  knows when they are expected to end
     is_requested     it is to be loaded even if no request waits for it
     is_expected      a client that was told to return has not used it since its load
+    returns          seconds from a load to such a client's first request; inf: it did not come
     loads            how far its loads were after how much CPU time; load: the last one
     wake_s, leave_s  how long it took to wake, and to free its memory, the last time
     info             what its process said of the model at its last load; None: it has not been loaded yet
@@ -136,6 +137,7 @@ class ManagedModel:
     takes_requests: bool = True
     is_requested: bool = False
     is_expected: bool = False
+    returns: RecentDurations = field(default_factory=RecentDurations, repr=False)
     problem: str = ""
     failed_at: float = -inf
     queued_at: float = 0.0
@@ -193,9 +195,9 @@ class ManagedModel:
         return self.process.progress if self.status == "loading" and self.process else ""
 
     @contextmanager
-    def answering(self) -> Iterator[None]:
+    def answering(self, now: float) -> Iterator[None]:
         """It answers a request until the block ends."""
-        self.is_expected = False
+        self._expect_no_more(now - self.loaded_at)
         self.num_running += 1
         try:
             yield
@@ -236,6 +238,16 @@ class ManagedModel:
         self.is_expected = self.is_requested
         self.loaded_at = self.last_used = now
         return now - self.started_at
+
+    def note_leaving(self) -> None:
+        """It gives memory back from now on."""
+        self.status = "unloading"
+        self._expect_no_more(inf)
+
+    def _expect_no_more(self, returned_after_s: float) -> None:
+        if self.is_expected:
+            self.is_expected = False
+            self.returns.record(returned_after_s)
 
     def cancel_idle_timer(self) -> None:
         if self.idle_timer is not None:

@@ -6,6 +6,7 @@ import selectors
 import time
 from bisect import bisect_right
 from collections.abc import Callable, Coroutine
+from math import inf
 from statistics import mean
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from inference.metrics.on_demand import OnDemandMetrics
-from inference.on_demand.expected_wait import share_example
+from inference.on_demand.expected_wait import share_example, stay_until_return_s
 from inference.on_demand.loader import ModelLoader
 from inference.on_demand.managed_model import LoadLimits, ManagedModel, NotLoaded
 from inference.on_demand.residency import MemoryCapacity
@@ -162,7 +163,7 @@ def test_when_models_sleep_in_turn_each_wake_is_expected(
 ) -> None:
     async def scenario() -> None:
         waits = await Simulation(can_sleep=True).run(300.0, num_clients)
-        assert share_close(waits) > 0.8, "when a client returns that has the model woken is not known"
+        assert share_close(waits) > 0.83, "when a client returns that has the model woken is not known"
 
     play(monkeypatch, scenario)
 
@@ -175,6 +176,27 @@ def test_a_machine_that_is_slow_for_a_while_is_followed(monkeypatch: pytest.Monk
         assert abs(mean(errors)) < 1.0
 
     play(monkeypatch, scenario)
+
+
+def test_a_model_stays_for_a_client_that_is_to_return() -> None:
+    model = ManagedModel("a", {})
+    model.running_answers.durations.record(3.0)
+    for return_s in (1.0, inf):
+        model.returns.record(return_s)
+    assert stay_until_return_s(model, elapsed_s=0.0, due_s=2.0) == mean([1.0 + 3.0, 2.0])
+    assert stay_until_return_s(model, elapsed_s=1.5, due_s=2.0) == 0.5, "it may still not return"
+    assert stay_until_return_s(model, elapsed_s=2.5, due_s=2.0) == 0.0
+
+
+@pytest.mark.parametrize("returns", [True, False])
+def test_the_time_until_a_client_returns_is_remembered(returns: bool) -> None:
+    model = ManagedModel("a", {}, is_requested=True)
+    model.note_loaded(100.0)
+    if returns:
+        with model.answering(101.5):
+            pass
+    model.note_leaving()
+    assert model.returns.mean_s == (1.5 if returns else inf)
 
 
 def test_the_load_of_one_model_is_the_example_of_the_others() -> None:
