@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import Coroutine, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from types import MappingProxyType
 
 import aiohttp
@@ -14,7 +15,7 @@ from inference.remote.answer_settings import START_HEADER, AnswerSettings
 from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure, broken, late, unreachable
 from inference.remote.http_client import HttpClient
 from inference.remote.members.breaker import Breaker
-from inference.remote.members.member_load import MemberLoad, Prompt
+from inference.remote.members.member_load import AttemptLoad, MemberLoad, Prompt
 from inference.remote.relay import CheckStart, Relay
 from inference.remote.stream import Emit
 from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamCall, UpstreamTokenizer
@@ -90,14 +91,14 @@ class Member:
         emit: Emit,
     ) -> None:
         """Relay all calls that together answer a request, once. Raises UpstreamFailure."""
-        try:
-            async with asyncio.timeout(None) as limit:
-                self._limits.add(limit)
-                await self._relay(calls, prompt, stats, ends_at, emit)
-        except TimeoutError:
-            raise unreachable(self.client.model.name, "it does not report any more") from None
-        finally:
-            self._limits.discard(limit)
+        async with self._until_lost(), self._attempt(prompt, stats) as attempt:
+
+            def pass_on(events: list[Event]) -> None:
+                attempt.note_events(events, time.monotonic())
+                emit(events)
+
+            relays = [Relay(self.client, call, stats, ends_at, self.check_start) for call in calls]
+            await run_all([relay.run(pass_on) for relay in relays])
 
     async def embed(self, inputs: Sequence[str | Sequence[int]]) -> tuple[Embedding, ...]:
         """The vectors of the inputs. Raises UpstreamFailure, or NotImplementedHere.
@@ -131,24 +132,25 @@ class Member:
         finally:
             self._limits.discard(limit)
 
-    async def _relay(
-        self,
-        calls: Sequence[UpstreamCall],
-        prompt: Prompt,
-        stats: UpstreamRequestStats,
-        ends_at: float | None,
-        emit: Emit,
-    ) -> None:
+    @asynccontextmanager
+    async def _until_lost(self) -> AsyncIterator[None]:
+        """The block is cancelled by `lose`, and then ends with an UpstreamFailure."""
+        try:
+            async with asyncio.timeout(None) as limit:
+                self._limits.add(limit)
+                yield
+        except TimeoutError:
+            raise unreachable(self.client.model.name, "it does not report any more") from None
+        finally:
+            self._limits.discard(limit)
+
+    @asynccontextmanager
+    async def _attempt(self, prompt: Prompt, stats: UpstreamRequestStats) -> AsyncIterator[AttemptLoad]:
+        """The block counts in the server's load, and its outcome in the breaker."""
         attempt = self.load.start(prompt, time.monotonic())
-
-        def pass_on(events: list[Event]) -> None:
-            attempt.note_events(events, time.monotonic())
-            emit(events)
-
-        relays = [Relay(self.client, call, stats, ends_at, self.check_start) for call in calls]
         self.breaker.start(time.monotonic())
         try:
-            await run_all([relay.run(pass_on) for relay in relays])
+            yield attempt
         except UpstreamFailure as failure:
             self._note_failure(failure)
             raise
