@@ -18,6 +18,7 @@ from pathlib import Path
 
 from inference.finding import format_size
 from scripts.bench.table import format_table
+from scripts.preflight.arguments import parse_args
 from scripts.preflight.memory.cases import CASES, SHAPES, MemoryCase, write_model
 from scripts.preflight.memory.measure import MeasuredMemory, Prediction, measure_server
 
@@ -26,7 +27,7 @@ HEADER = ("model", "loading", "actual", "", "serving", "actual", "", "step", "ac
 
 
 def main() -> int:
-    args = parse_args()
+    args = parse_args(__doc__, SHAPES)
     rows: list[tuple[str, ...]] = [HEADER]
     has_errors = False
     with tempfile.TemporaryDirectory() as scratch:
@@ -75,18 +76,6 @@ def case_row(case: MemoryCase, measurement: MeasuredMemory) -> tuple[str, ...]:
 
 def prediction_cells(prediction: Prediction) -> tuple[str, str, str]:
     return format_size(prediction.predicted), format_size(prediction.actual), f"{prediction.error:+.1%}"
-
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("models", nargs="*", metavar="model", help=f"{', '.join(SHAPES)} (default: all)")
-    parser.add_argument("--folder", type=Path, help="keep the models in this folder (default: remove them)")
-    args = parser.parse_args()
-    if unknown := set(args.models) - set(SHAPES):
-        parser.error(f"{', '.join(sorted(unknown))}: models are {', '.join(SHAPES)}")
-    return args
 
 
 if __name__ == "__main__":

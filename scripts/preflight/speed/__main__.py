@@ -8,7 +8,6 @@ The weights are random and nothing is downloaded. Measure on idle cores. Exit co
 more than 20 %, or if a case failed.
 """
 
-import argparse
 import logging
 import sys
 import tempfile
@@ -18,6 +17,7 @@ import transformers
 
 from inference.errors import ServerError
 from scripts.bench.table import format_table
+from scripts.preflight.arguments import parse_args
 from scripts.preflight.speed.cases import CASES, LAYERS, write_model
 from scripts.preflight.speed.measure import SpeedResult, measure_case
 from scripts.preflight.speed.start import NotMeasured
@@ -28,11 +28,11 @@ HEADER = ("model", "format", "tokens/s", "measured", "ratio", "first token s", "
 
 
 def main() -> int:
-    args = parse_args()
+    args = parse_args(__doc__, LAYERS)
     logging.disable(logging.WARNING)
     transformers.logging.set_verbosity_error()
     rows, ratios = [HEADER], list[float]()
-    cases = [case for case in CASES if not args.shapes or case.shape in args.shapes]
+    cases = [case for case in CASES if not args.models or case.shape in args.models]
     with tempfile.TemporaryDirectory() as scratch:
         for case in cases:
             try:
@@ -59,18 +59,6 @@ def result_cells(result: SpeedResult) -> tuple[str, ...]:
     firsts = f"{estimate.first_token_s:.3f}", f"{result.first_token_s:.3f}", f"{of_first:.2f}"
     starts = f"{estimate.startup_s or 0:.2f}", f"{result.start_s:.2f}", f"{of_start:.2f}"
     return (*rates, *firsts, *starts, f"{estimate.other_load:.0%}")
-
-
-def parse_args() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("shapes", nargs="*", metavar="shape", help=f"{', '.join(LAYERS)} (default: all)")
-    parser.add_argument("--folder", type=Path, help="keep the models in this folder (default: remove them)")
-    args = parser.parse_args()
-    if unknown := set(args.shapes) - set(LAYERS):
-        parser.error(f"{', '.join(sorted(unknown))}: shapes are {', '.join(LAYERS)}")
-    return args
 
 
 if __name__ == "__main__":
