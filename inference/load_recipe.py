@@ -16,9 +16,7 @@ from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load import loader
 from inference.model.load.device_dtype import limit_gpu
 from inference.model.load.formats import FORMATS, WeightsFormat
-from inference.model.load.rope import rope_scaling
 from inference.model.lora.runner import AdapterRunner
-from inference.model.quantization.schemes import NONE
 from inference.model.remembered_reference import remembered_reference
 from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.worker import LoadRecipe
@@ -45,18 +43,7 @@ def make_recipe(folder: Path, model_settings: ModelSettings, engine_settings: En
     load_model = partial(
         loader.load,
         folder,
-        dtype=model_settings.dtype,
-        device=model_settings.device,
-        layers=model_settings.layer_devices,
-        # A GPU need not have room for the weights before they are quantized.
-        weights_device="cpu" if model_settings.quantize != NONE else "",
-        trust_remote_code=model_settings.trust_remote_code,
-        scaling=rope_scaling(model_settings.rope_scaling, model_settings.rope_factor),
-        tokenizer_config=Path(model_settings.tokenizer_config_path)
-        if model_settings.tokenizer_config_path
-        else None,
-        chat_template=model_settings.chat_template,
-        allow_pickle=model_settings.allow_pickle,
+        model_settings,
         formats=formats if weight_cache is None else (weight_cache.format, *formats),
     )
     pick_runner = partial(

@@ -101,7 +101,9 @@ def serve(loaded_engine: LoadedEngine) -> Backend:
 
 def measure(model: Path, case: Case, weight_file: str) -> tuple[Tensor, Tensor, Tensor]:
     """|sampler - trainer| of decoded tokens, of the same as prompts, and of prompts without the adapter."""
-    base = load_base(model, dtype=case.dtype, device="cpu", quantize=case.quantize, weight_file=weight_file)
+    base = load_base(
+        model, ModelSettings(dtype=case.dtype, device="cpu", quantize=case.quantize), weight_file=weight_file
+    )
     text = TEXT_FILE.read_text()[: NUM_PROMPTS * PROMPT_TOKENS * 8]
     ids = base.tokenizer.encode(text, add_special_tokens=False)
     prompts = [

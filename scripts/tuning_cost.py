@@ -23,6 +23,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from inference.model.quantization.schemes import INT4, INT8, NONE
 from scripts.tuning_memory import TOKENIZER_FILES
+from settings.groups import ModelSettings
 from tuning.trainer.base_model import load_base
 from tuning.trainer.datum import Datum
 from tuning.trainer.lora import LoraOptions
@@ -74,7 +75,7 @@ def make_data(num_rows: int, num_tokens: int, vocab_size: int, masked: float) ->
 
 
 def trainer_pass(folder: Path, dtype: str, quantize: str, data: list[Datum]) -> Callable[[], float]:
-    trainer = Trainer(load_base(folder, dtype=dtype, device="cpu", quantize=quantize))
+    trainer = Trainer(load_base(folder, ModelSettings(dtype=dtype, device="cpu", quantize=quantize)))
     trainer.create_run(RUN_ID, LoraOptions(rank=RANK))
 
     def compute() -> float:

@@ -41,6 +41,11 @@ class ModelSettings:
     cuda_memory_fraction: float = 1.0
     weight_cache_dir: str = ""
 
+    @property
+    def weights_device(self) -> str:
+        """Where the weights are loaded: a GPU need not have room for them before they are quantized."""
+        return self.device if self.quantize == "none" else "cpu"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EngineSettings:

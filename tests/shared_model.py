@@ -26,6 +26,7 @@ from inference.model.select_runner import SelectedRunner
 from inference.model.tensor_parallel.rank_start import run_rank
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.sampling import Sampling
+from settings.groups import ModelSettings
 from tests.generation_requests import make_request
 
 RANKS = 2
@@ -95,7 +96,7 @@ def send_computed(
 
 def open_shared(folder: Path) -> Any:
     """This rank's part of the model in a folder."""
-    model = model_of(folder, config_of(folder, False), "float32", "cpu", False)
+    model = model_of(folder, config_of(folder, False), ModelSettings(dtype="float32", device="cpu"))
     use_plain_collectives(model)
     return model
 
@@ -131,7 +132,7 @@ def select_failing_runner(model: Any, except_first_rank: bool) -> SelectedRunner
 
 
 def load_recipe(folder: Path, except_first_rank: bool = False) -> LoadRecipe:
-    load = partial(load_model, folder, dtype="float32", device="cpu", trust_remote_code=False)
+    load = partial(load_model, folder, ModelSettings(dtype="float32", device="cpu"))
     return LoadRecipe(
         RANKS, "cpu", do_nothing, load, partial(select_failing_runner, except_first_rank=except_first_rank)
     )

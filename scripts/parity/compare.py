@@ -17,6 +17,7 @@ from scripts.parity import generate, tiny_model
 from scripts.parity.generate import Ids, Prompts
 from scripts.parity.overrides import NOTES
 from scripts.parity.tiny_model import ModelType
+from settings.groups import ModelSettings
 
 KV_BYTES = 1 << 26
 MIN_DISTINCT_TOKENS = 4  # over all answers: with fewer, a wrong model could give the right answers
@@ -79,7 +80,7 @@ def compare_type(model_type: ModelType, folder: Path) -> Row:
 
 def compare_answers(row: Row, folder: Path) -> Row:
     """Load the model and compare the answers of every runner with those of transformers."""
-    loaded = loader.load(folder, dtype="float32", device="cpu", trust_remote_code=False)
+    loaded = loader.load(folder, ModelSettings(dtype="float32", device="cpu"))
     prompts = generate.make_prompts(loaded.model, loaded.vocab)
     generated = [try_generate(loaded.model, prompt, prompts.suppressed) for prompt in prompts.token_ids]
     runners = select_runners(loaded.model)

@@ -24,6 +24,7 @@ from inference.model.load.formats import FORMATS
 from inference.model.load.loader import load
 from inference.model.load.meta_model import nbytes, try_build_on_meta
 from inference.model.memory_usage import weight_bytes
+from settings.groups import ModelSettings
 from tests import tiny
 from tests.mxfp4_files import in_four_bits
 
@@ -63,7 +64,7 @@ def test_mxfp4_is_planned_as_it_is_loaded(
     plan = replan(planned(repository, dtype="bfloat16"), quantize=quantize)
     is_kept = quantize == "none"
     formats = KEPT_FORMATS if is_kept else FORMATS
-    model = load(tmp_path, dtype="bfloat16", device="cpu", trust_remote_code=False, formats=formats).model
+    model = load(tmp_path, ModelSettings(dtype="bfloat16", device="cpu"), formats=formats).model
     assert plan.model_size and plan.model_size.weights == weight_bytes(model)["cpu"]
     how = "kept quantized" if is_kept else "dequantized at load"
     assert quantized_finding(plan, machine).have == f"{how}, computed in bfloat16"
@@ -99,7 +100,7 @@ def test_weights_dequantized_at_load_are_measured_dequantized(
     plan = planned(
         with_headers(from_folder("fp8", folder, trust_remote_code=False), client), dtype="bfloat16"
     )
-    model = load(folder, dtype="bfloat16", device="cpu", trust_remote_code=False).model
+    model = load(folder, ModelSettings(dtype="bfloat16", device="cpu")).model
     num_bytes = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     assert plan.model_size and plan.model_size.weights == num_bytes > plan.repository.weight_bytes
     assert quantized_finding(plan, machine).ok

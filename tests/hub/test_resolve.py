@@ -16,6 +16,7 @@ from hub.download.fetch import with_resumable_bytes
 from hub.download.partial import PartialFile
 from hub.weight_files import MAX_SMALL_BYTES
 from inference.model.load.loader import load
+from settings.groups import ModelSettings
 from tests import fake_hub, tiny
 from tests.fake_hub_faults import Flip
 from tests.hub.look_ups import LookUp, refusal
@@ -57,7 +58,7 @@ def test_a_fetched_model_loads_from_its_folder(
     tiny_repo: fake_hub.Repo, look_up: LookUp, client: Hub
 ) -> None:
     folder = fetch(look_up(), client)
-    loaded = load(folder, dtype="float32", device="cpu", trust_remote_code=False)
+    loaded = load(folder, ModelSettings(dtype="float32", device="cpu"))
     assert loaded.vocab == tiny.LLAMA["vocab_size"]
 
 

@@ -12,6 +12,7 @@ from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load.loader import load
 from inference.model.quantization.packed_tensor import PackedWeight
 from inference.model.select_runner import select_runner
+from settings.groups import ModelSettings
 from tests import tiny
 
 IDS = torch.tensor([[5, 6, 7, 8]])
@@ -28,7 +29,7 @@ def source(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 
 
 def load_model(source: Path, dtype: str = "bfloat16") -> torch.nn.Module:
-    return load(source, dtype=dtype, device="cpu", trust_remote_code=False, formats=KEPT_FORMATS).model
+    return load(source, ModelSettings(dtype=dtype, device="cpu"), formats=KEPT_FORMATS).model
 
 
 @torch.inference_mode()

@@ -13,6 +13,7 @@ from hub.resolve import from_folder
 from inference.errors import BadRequest
 from inference.model.load.loader import load
 from scripts import convert
+from settings.groups import ModelSettings
 from tests import fake_hub, tiny
 
 
@@ -43,8 +44,8 @@ def pickled(folder: Path, num_files: int = 1, **changes: object) -> Path:
 
 
 def logits(folder: Path, allow_pickle: bool = False) -> torch.Tensor:
-    options = {"dtype": "float32", "device": "cpu", "trust_remote_code": False, "allow_pickle": allow_pickle}
-    return load(folder, **options).model(torch.tensor([[5, 6, 7]])).logits
+    settings = ModelSettings(dtype="float32", device="cpu", allow_pickle=allow_pickle)
+    return load(folder, settings).model(torch.tensor([[5, 6, 7]])).logits
 
 
 @pytest.mark.parametrize(("num_files", "changes"), [(1, {}), (3, {}), (1, {"tie_word_embeddings": True})])
@@ -146,4 +147,4 @@ def test_a_model_on_the_hub_is_fetched_and_converted(tmp_path: Path, monkeypatch
 
 def test_the_refusal_of_pickles_names_the_converter(tmp_path: Path) -> None:
     with pytest.raises(BadRequest, match=r"python -m scripts\.convert MODEL FOLDER"):
-        load(pickled(tmp_path), dtype="float32", device="cpu", trust_remote_code=False)
+        load(pickled(tmp_path), ModelSettings(dtype="float32", device="cpu"))

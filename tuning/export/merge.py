@@ -12,6 +12,7 @@ from torch import nn
 from inference.errors import BadRequest
 from inference.lora.check import check_adapter
 from inference.model.load import loader
+from settings.groups import ModelSettings
 
 ANY_RANK = 1 << 20  # exporting serves nothing, so MAX_LORA_RANK does not apply
 EMBEDDINGS = ("embed_tokens", "wte", "word_embeddings", "lm_head", "output")
@@ -36,7 +37,7 @@ def merge_adapter(base_folder: Path, adapter_folder: Path, *, trust_remote_code:
     Raises BadRequest for an adapter that does not fit, or has what would not be merged.
     """
     stored = loader.config_of(base_folder, trust_remote_code).dtype or torch.float32
-    loaded = loader.load(base_folder, dtype="float32", device="cpu", trust_remote_code=trust_remote_code)
+    loaded = loader.load(base_folder, exact_settings(trust_remote_code))
     model = loaded.model
     checked = check_adapter(model, adapter_folder, ANY_RANK)
     if any(name.rpartition(".")[2] in EMBEDDINGS for name in checked.modules):
@@ -50,9 +51,14 @@ def merge_adapter(base_folder: Path, adapter_folder: Path, *, trust_remote_code:
 def open_full_model(folder: Path, *, trust_remote_code: bool = False) -> MergedModel:
     """A model whose weights were all trained. Raises BadRequest for a folder that cannot be loaded."""
     stored = loader.config_of(folder, trust_remote_code).dtype or torch.float32
-    loaded = loader.load(folder, dtype="float32", device="cpu", trust_remote_code=trust_remote_code)
+    loaded = loader.load(folder, exact_settings(trust_remote_code))
     check_finite(loaded.model)
     return MergedModel(loaded.model, loaded.tokenizer, folder, stored)
+
+
+def exact_settings(trust_remote_code: bool) -> ModelSettings:
+    """How a model is loaded to be written again: float32 holds every weight as it is stored."""
+    return ModelSettings(dtype="float32", device="cpu", trust_remote_code=trust_remote_code)
 
 
 def untie_embeddings(model: Any) -> None:

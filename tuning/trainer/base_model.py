@@ -3,10 +3,9 @@
 Knows transformers' causal models; not what is trained. Its weights are those that the server computes with.
 """
 
-import dataclasses
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -20,12 +19,13 @@ from inference.model.load.device_dtype import has_bfloat16, resolve_device, reso
 from inference.model.load.formats import FORMATS, WeightsFormat
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.load.meta_model import count_parameters
-from inference.model.load.rope import NO_SCALING, RopeScaling, freeze_frequencies
+from inference.model.load.rope import freeze_frequencies
 from inference.model.mapped_model import mapped_file, mapped_format
 from inference.model.quantization.quantize import pack_on
 from inference.model.quantization.replace import compute_in_float32, packed_weights, rounds_activations
 from inference.model.quantization.schemes import INT4, INT8, NONE
 from inference.native.build import NativeUnavailable
+from settings.groups import ModelSettings
 from tuning.trainer.fused_norms import fuse_norms
 
 PROBE_IDS = (1, 5, 2, 7, 3, 6, 4, 8)  # arbitrary token ids for which both ways to the logits are compared
@@ -79,7 +79,7 @@ class BaseModel:
         architectures scale or cap their logits.
         """
         ids = torch.zeros(1, hidden.shape[0], dtype=torch.long, device=hidden.device)
-        with returns(self.backbone, dataclasses.replace(output, last_hidden_state=hidden[None])):
+        with returns(self.backbone, replace(output, last_hidden_state=hidden[None])):
             return self.causal(input_ids=ids, use_cache=False).logits.flatten(0, 1)
 
 
@@ -93,48 +93,28 @@ def returns(module: nn.Module, output: Any) -> Iterator[None]:
         del module.forward
 
 
-def load_base(
-    folder: Path,
-    *,
-    dtype: str,
-    device: str,
-    trust_remote_code: bool = False,
-    tokenizer_config: Path | None = None,
-    chat_template: str = "",
-    quantize: str = NONE,
-    scaling: RopeScaling = NO_SCALING,
-    context: int = 0,
-    allow_pickle: bool = False,
-    weight_file: str = "",
-) -> BaseModel:
+def load_base(folder: Path, settings: ModelSettings, *, context: int = 0, weight_file: str = "") -> BaseModel:
     """Load and freeze the model in `folder`. Raises BadRequest, or Unavailable without kernels to quantize.
 
-    dtype         float32, bfloat16 or float16; "auto": as the server chooses it
-    device        cpu or cuda; "auto": a GPU if there is one
-    quantize      the scheme by which the weights are packed (QLoRA); "none": they are not
-    scaling       of the rotary position embeddings
-    context       most tokens of a sequence, for which frequencies that depend on the length are computed; 0:
-                  the model's own
-    allow_pickle  whether pickled weights may be read: they can run code
-    weight_file   of the server, with the weights packed by this scheme: mapped if it exists; empty: none
+    settings     "auto" is the dtype that the server chooses, and a GPU if there is one; `quantize` packs the
+                 weights (QLoRA)
+    context      most tokens of a sequence, for which frequencies that depend on the length are computed; 0:
+                 the model's own
+    weight_file  of the server, with the weights packed by this scheme: mapped if it exists; empty: none
     """
-    device = resolve_device(device)
-    loaded = loader.load(
-        folder,
-        dtype=training_dtype(dtype, device, count_weights(folder, trust_remote_code)),
-        device=device if quantize == NONE else "cpu",  # a GPU need not hold the weights as they are stored
-        trust_remote_code=trust_remote_code,
-        tokenizer_config=tokenizer_config,
-        chat_template=chat_template,
-        scaling=scaling,
-        allow_pickle=allow_pickle,
-        formats=formats_of(folder, weight_file),
+    device, scheme = resolve_device(settings.device), settings.quantize
+    num_weights = count_weights(folder, settings.trust_remote_code)
+    as_stored = replace(
+        settings,
+        dtype=training_dtype(settings.dtype, device, num_weights),
+        device=device if scheme == NONE else "cpu",  # a GPU need not hold the weights as they are stored
     )
+    loaded = loader.load(folder, as_stored, formats_of(folder, weight_file))
     model, context = loaded.model, context or loaded.context
     if loaded.is_encoder_decoder:
         kind = model.config.model_type
         raise BadRequest("model", "cannot be fine-tuned here: only decoder models can", kind)
-    prepare_frozen(model, device, quantize)
+    prepare_frozen(model, device, scheme)
     freeze_frequencies(model, context)
     return split_model(model, loaded.tokenizer, vocab_size_of(model), context)
 

@@ -4,27 +4,26 @@ from pathlib import Path
 
 import torch
 
-from inference.model.load.rope import rope_scaling
 from inference.process.malloc import LARGE_BLOCK, set_mmap_threshold
+from settings.groups import ModelSettings
 from tuning.trainer.base_model import BaseModel, load_base
 from tuning.types import JobSpec, TrainingBase
 
 
 def open_base(spec: JobSpec | TrainingBase, quantize: str) -> BaseModel:
-    """quantize: as in load_base, which says what this raises."""
+    """The base model, packed by the scheme `quantize`. Raises as load_base."""
     torch.set_num_threads(max(1, spec.threads))
-    base = load_base(
-        Path(spec.model_folder),
-        dtype=spec.dtype,
+    settings = ModelSettings(
         device=spec.device,
-        trust_remote_code=spec.trust_remote_code,
-        tokenizer_config=Path(spec.tokenizer_config_path) if spec.tokenizer_config_path else None,
-        chat_template=spec.chat_template,
+        dtype=spec.dtype,
         quantize=quantize,
-        scaling=rope_scaling(spec.rope_scaling, spec.rope_factor),
-        context=spec.context,
+        trust_remote_code=spec.trust_remote_code,
         allow_pickle=spec.allow_pickle,
-        weight_file=spec.weight_file,
+        rope_scaling=spec.rope_scaling,
+        rope_factor=spec.rope_factor,
+        tokenizer_config_path=spec.tokenizer_config_path,
+        chat_template=spec.chat_template,
     )
+    base = load_base(Path(spec.model_folder), settings, context=spec.context, weight_file=spec.weight_file)
     set_mmap_threshold(LARGE_BLOCK)  # else freed activations leave holes, which double the resident memory
     return base

@@ -33,13 +33,14 @@ from inference.model.load.formats import (
     read_tokenizer,
 )
 from inference.model.load.generation_config import stop_token_ids_of, vocab_size_of
-from inference.model.load.rope import NO_SCALING, RopeScaling
+from inference.model.load.rope import rope_scaling
 from inference.model.load.tokenizer import read_chat_template, replace_settings
 from inference.model.placement.device_map import build_device_map, without_accelerate_dispatch
 from inference.model.placement.hooks import install_placement_hooks
 from inference.process.deferred_imports import with_meta_kernels
 from inference.process.malloc import mmap_large_blocks
 from inference.process.mmap_release import release_unused
+from settings.groups import ModelSettings
 
 log = logging.getLogger(__name__)
 
@@ -78,51 +79,25 @@ class LoadedModel:
     device: str
 
 
-def load(
-    folder: Path,
-    *,
-    dtype: str,
-    device: str,
-    trust_remote_code: bool,
-    layers: Sequence[str] = (),
-    weights_device: str = "",
-    scaling: RopeScaling = NO_SCALING,
-    tokenizer_config: Path | None = None,
-    chat_template: str = "",
-    allow_pickle: bool = False,
-    formats: Sequence[WeightsFormat] = FORMATS,
-) -> LoadedModel:
+def load(folder: Path, settings: ModelSettings, formats: Sequence[WeightsFormat] = FORMATS) -> LoadedModel:
     """Load the model in `folder`, or in a GGUF file: of several shards, the first. Raises BadRequest.
 
-    dtype             float32, bfloat16 or float16
-    layers            the device of each layer; empty if all are on `device`
-    weights_device    where the weights are loaded, if quantizing moves them to `device`
-    scaling           RoPE scaling, which changes the context
-    tokenizer_config  a file whose chat template and special tokens replace the model's
-    chat_template     a Jinja file or template that replaces the model's; empty: none
-    allow_pickle      whether pickled weights may be read: they can run code
-    formats           how weights are loaded: the first that matches
+    The weights stay as they are stored, whatever scheme the settings name: see prepare_weights.py.
+
+    formats  how weights are loaded: the first that matches
     """
     transformers.utils.logging.disable_progress_bar()
-    config = config_of(folder, trust_remote_code)
+    config = config_of(folder, settings.trust_remote_code)
+    scaling = rope_scaling(settings.rope_scaling, settings.rope_factor)
     scaling.apply(config)
-    set_quantization(config, layers or (device,))
+    set_quantization(config, settings.layer_devices or (settings.device,))
     with as_bad_request(folder, "has no tokenizer that can be read"):
-        tokenizer = read_tokenizer(folder, trust_remote_code)
-    if tokenizer_config:
-        replace_settings(tokenizer, tokenizer_config)
-    if chat_template:
-        tokenizer.chat_template = read_chat_template(chat_template)
-    model = model_of(
-        folder,
-        config,
-        dtype,
-        weights_device or device,
-        trust_remote_code,
-        layers,
-        allow_pickle,
-        formats,
-    )
+        tokenizer = read_tokenizer(folder, settings.trust_remote_code)
+    if settings.tokenizer_config_path:
+        replace_settings(tokenizer, Path(settings.tokenizer_config_path))
+    if settings.chat_template:
+        tokenizer.chat_template = read_chat_template(settings.chat_template)
+    model = model_of(folder, config, settings, formats)
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
@@ -130,8 +105,8 @@ def load(
         context=scaling.scale_length(default_context(config)),
         vocab=vocab_size_of(model),
         stop_token_ids=stop_token_ids_of(model, tokenizer),
-        dtype=dtype,
-        device=device,
+        dtype=settings.dtype,
+        device=settings.device,
     )
 
 
@@ -155,30 +130,17 @@ def check_servable(raw: Mapping[str, Any], trust_remote_code: bool) -> None:
 
 
 def model_of(
-    folder: Path,
-    config: Any,
-    dtype: str,
-    device: str,
-    trust_remote_code: bool,
-    layers: Sequence[str] = (),
-    allow_pickle: bool = False,
-    formats: Sequence[WeightsFormat] = FORMATS,
+    folder: Path, config: Any, settings: ModelSettings, formats: Sequence[WeightsFormat] = FORMATS
 ) -> Any:
     """Load the model, in eval mode. A missing weight raises BadRequest: it is not initialized randomly."""
     weights_format = next(
         (weights_format for weights_format in formats if weights_format.matches(folder)), None
     )
-    if weights_format is None or (weights_format.can_run_code and not allow_pickle):
+    if weights_format is None or (weights_format.can_run_code and not settings.allow_pickle):
         raise BadRequest("MODEL_NAME", why_no_weights(path.name for path in folder.iterdir()), str(folder))
-    log_loading(weights_format, folder, dtype, device)
+    log_loading(weights_format, folder, settings)
     auto_class = auto_class_of(config)
-    device_map = (
-        build_device_map(auto_class, config, layers, trust_remote_code)
-        if layers
-        else None
-        if device == "cpu"
-        else device
-    )
+    placement = process_group.tensor_parallel_kwargs() or placement_kwargs(auto_class, config, settings)
     with (
         as_bad_request(folder, "has weights that cannot be loaded"),
         without_accelerate_dispatch(),
@@ -189,25 +151,33 @@ def model_of(
             auto_class,
             folder,
             config=config,
-            dtype=getattr(torch, dtype),
-            trust_remote_code=trust_remote_code,
-            **(process_group.tensor_parallel_kwargs() or {"device_map": device_map}),
+            dtype=getattr(torch, settings.dtype),
+            trust_remote_code=settings.trust_remote_code,
+            **placement,
         )
         model, missing = with_meta_kernels(open_weights)
     if missing:
         raise BadRequest(
             "MODEL_NAME", f"lacks {len(missing)} of its weights, such as {min(missing)}", str(folder)
         )
-    if len(set(layers)) > 1:
+    if len(set(settings.layer_devices)) > 1:
         install_placement_hooks(model)
     release_unused(model)
     return model.eval().requires_grad_(False)
 
 
-def log_loading(weights_format: WeightsFormat, folder: Path, dtype: str, device: str) -> None:
+def placement_kwargs(auto_class: Any, config: Any, settings: ModelSettings) -> dict[str, Any]:
+    """The device_map of from_pretrained; None: the CPU."""
+    layers = settings.layer_devices
+    if layers:
+        return {"device_map": build_device_map(auto_class, config, layers, settings.trust_remote_code)}
+    return {"device_map": None if settings.weights_device == "cpu" else settings.weights_device}
+
+
+def log_loading(weights_format: WeightsFormat, folder: Path, settings: ModelSettings) -> None:
     size = sum(path.stat().st_size for path in weights_format.files(folder) if path.is_file())
     if size > LOG_SIZE_BYTES:
-        log.info("loading size=%.1fGB dtype=%s device=%s", size / 1e9, dtype, device)
+        log.info("loading size=%.1fGB dtype=%s device=%s", size / 1e9, settings.dtype, settings.device)
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from inference.model.load.gguf.header import (
 from inference.model.load.gguf.shards import shard_paths
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
+from settings.groups import ModelSettings
 from tests import fake_hub, tiny
 from tests.gguf_files import tiny_gguf, write
 
@@ -145,8 +146,8 @@ def test_a_truncated_file_ends_within_its_header(tmp_path: Path) -> None:
 
 def served_bytes(source: Path) -> int:
     """Bytes of the weights as one process on the CPU serves them in bfloat16."""
-    options = {"dtype": "bfloat16", "device": "cpu", "trust_remote_code": False}
-    return weight_bytes(load(source, **options, formats=KEPT_FORMATS).model)["cpu"]
+    settings = ModelSettings(dtype="bfloat16", device="cpu")
+    return weight_bytes(load(source, settings, formats=KEPT_FORMATS).model)["cpu"]
 
 
 def test_quantize_is_planned_from_the_dequantized_weights(

@@ -17,6 +17,7 @@ from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
 from inference.model.quantization.packed_tensor import PackedTensor, PackedWeight
 from inference.model.select_runner import select_runner
+from settings.groups import ModelSettings
 from tests import tiny
 from tests.gguf_files import write
 
@@ -34,7 +35,7 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def load_model(source: Path, *, keep_bits: bool, dtype: str = "float32") -> torch.nn.Module:
     formats = KEPT_FORMATS if keep_bits else FORMATS
-    return load(source, dtype=dtype, device="cpu", trust_remote_code=False, formats=formats).model
+    return load(source, ModelSettings(dtype=dtype, device="cpu"), formats=formats).model
 
 
 def test_formats_without_native_products_are_dequantized_and_named(

@@ -8,6 +8,7 @@ from safetensors.torch import load_file
 
 from inference.errors import BadRequest
 from inference.model.load.loader import LoadedModel, load
+from settings.groups import ModelSettings
 from tests import tiny
 from tests.gguf_files import write
 
@@ -15,8 +16,8 @@ IDS = torch.tensor([[5, 6, 7, 8]])
 
 
 def load_model(source: Path, **changes: object) -> LoadedModel:
-    options = {"dtype": "float32", "device": "cpu", "trust_remote_code": False}
-    return load(source, **(options | changes))  # type: ignore[arg-type]
+    options = {"dtype": "float32", "device": "cpu"}
+    return load(source, ModelSettings(**(options | changes)))  # type: ignore[arg-type]
 
 
 def pickled(folder: Path) -> Path:

@@ -14,12 +14,13 @@ from inference.errors import BadRequest
 from inference.model.load import device_dtype
 from inference.model.load import loader as loading
 from inference.model.load.architecture import auto_class_of
+from settings.groups import ModelSettings
 from tests import tiny
 
 
 def load(folder: Path, **changes: object) -> loading.LoadedModel:
-    options = {"dtype": "float32", "device": "cpu", "trust_remote_code": False}
-    return loading.load(folder, **(options | changes))  # type: ignore[arg-type]
+    options = {"dtype": "float32", "device": "cpu"}
+    return loading.load(folder, ModelSettings(**(options | changes)))  # type: ignore[arg-type]
 
 
 @pytest.fixture

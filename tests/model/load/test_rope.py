@@ -1,5 +1,6 @@
 """RoPE: the config that a scaling produces, and frequencies that transformers would change with each call."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ from inference.errors import BadRequest
 from inference.model.load import loader as loading
 from inference.model.load.rope import NO_SCALING, RopeScaling, freeze_frequencies, rope_scaling
 from inference.model.select_runner import select_runner
+from settings.groups import ModelSettings
 from tests import families, tiny
 from tests.walk import RunnerWalk, plain
 
@@ -78,9 +80,9 @@ def test_a_model_without_rotary_positions_is_refused() -> None:
 @pytest.mark.parametrize("kind", ["linear", "dynamic", "yarn"])
 def test_a_loaded_model_has_lower_frequencies(kind: str, tmp_path: Path) -> None:
     folder = tiny.llama(tmp_path)
-    options: dict[str, Any] = {"dtype": "float32", "device": "cpu", "trust_remote_code": False}
-    plain = loading.load(folder, **options)
-    slow = loading.load(folder, scaling=RopeScaling(kind, 4.0), **options)
+    settings = ModelSettings(dtype="float32", device="cpu")
+    plain = loading.load(folder, settings)
+    slow = loading.load(folder, replace(settings, rope_scaling=kind, rope_factor=4.0))
     freeze_frequencies(slow.model, slow.context)
     assert (plain.context, slow.context) == (512, 2048)
     assert frequencies(slow.model)[-1] < frequencies(plain.model)[-1]

@@ -14,6 +14,7 @@ from inference.model.reference import Reference
 from inference.native.packed_matrix import PackedMatrix
 from inference.native.structs import NativeDtype
 from scripts.demo_model.exam import items, sit
+from settings.groups import ModelSettings
 from tests.serving import serving
 
 DEMO = Path(__file__).parents[3] / "models" / "demo"
@@ -21,7 +22,7 @@ GROUP = 32
 
 
 def demo() -> LoadedModel:
-    return load(DEMO, dtype="float32", device="cpu", trust_remote_code=False)
+    return load(DEMO, ModelSettings(dtype="float32", device="cpu"))
 
 
 def q4_0(weight: Tensor) -> Tensor:

@@ -24,6 +24,7 @@ from scripts.parity.tiny_config import shrink
 from scripts.parity.tiny_model import make_tokenizer, merge
 from scripts.preflight.sizes import table
 from scripts.preflight.sizes.shapes import SHAPES, Shape
+from settings.groups import ModelSettings
 
 TABLE_LINES = table.TABLE_FILE.read_text().splitlines()
 DOC = Path(__file__).parents[3] / "docs/models_and_hardware.md"
@@ -82,7 +83,7 @@ def make_tiny(shape: Shape, folder: Path) -> Path:
 def test_the_computed_size_is_what_is_loaded_and_cached(shape: Shape, dtype: str, tmp_path: Path) -> None:
     folder = make_tiny(shape, tmp_path)
     config_settings: dict[str, Any] = json.loads((folder / "config.json").read_text())
-    model = load(folder, dtype=dtype, device="cpu", trust_remote_code=False).model
+    model = load(folder, ModelSettings(dtype=dtype, device="cpu")).model
     num_bytes = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     size = measure_model(config_settings, 0, lambda parameters: dtype)
     assert size.weights == num_bytes

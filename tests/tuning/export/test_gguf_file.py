@@ -9,6 +9,7 @@ import transformers
 
 from inference.errors import BadRequest
 from inference.model.load import loader
+from settings.groups import ModelSettings
 from tests import tiny
 from tests.tuning.export.conftest import IDS, save_adapter
 from tuning.export.gguf_file.vocabulary import LLAMA_3, pre_tokenizer_name
@@ -18,7 +19,7 @@ from tuning.model_folder import copy_tokenizer
 
 
 def load_logits(path: Path) -> torch.Tensor:
-    loaded = loader.load(path, dtype="float32", device="cpu", trust_remote_code=False)
+    loaded = loader.load(path, ModelSettings(dtype="float32", device="cpu"))
     with torch.no_grad():
         return loaded.model(IDS).logits
 

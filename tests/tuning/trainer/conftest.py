@@ -6,6 +6,7 @@ from random import Random
 
 import pytest
 
+from settings.groups import ModelSettings
 from tests import tiny
 from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.datum import Datum
@@ -28,7 +29,7 @@ def wide_model_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def base(model_folder: Path) -> BaseModel:
-    return load_base(model_folder, dtype="float32", device="cpu")
+    return load_base(model_folder, ModelSettings(dtype="float32", device="cpu"))
 
 
 def make_data(

@@ -8,6 +8,7 @@ import torch
 from inference.model.quantization.replace import packed_weights
 from inference.native.build import NativeUnavailable
 from inference.native.packed_matrix import ensure_library
+from settings.groups import ModelSettings
 from tuning.trainer.base_model import PROBE_IDS, check_packing, load_base
 
 try:
@@ -21,7 +22,7 @@ except NativeUnavailable as reason:
 def test_a_packed_base_in_bfloat16_computes_as_in_float32(wide_model_folder: Path, quantize: str) -> None:
     """The weights of the folder are in bfloat16, so both dtypes have the same values."""
     of_dtype = [
-        load_base(wide_model_folder, dtype=dtype, device="cpu", quantize=quantize).causal
+        load_base(wide_model_folder, ModelSettings(dtype=dtype, device="cpu", quantize=quantize)).causal
         for dtype in ("bfloat16", "float32")
     ]
     ids = torch.tensor([PROBE_IDS])
@@ -32,10 +33,10 @@ def test_a_packed_base_in_bfloat16_computes_as_in_float32(wide_model_folder: Pat
 
 
 def test_a_plain_base_in_bfloat16_computes_in_bfloat16(model_folder: Path) -> None:
-    base = load_base(model_folder, dtype="bfloat16", device="cpu")
+    base = load_base(model_folder, ModelSettings(dtype="bfloat16", device="cpu"))
     assert base.hidden_states(torch.tensor([PROBE_IDS]), None).last_hidden_state.dtype == torch.bfloat16
 
 
 def test_inputs_that_round_to_other_8_bits_do_not_forbid_packing(wide_model_folder: Path) -> None:
     """In this model, they change the hidden states by 0.02 standard deviations."""
-    check_packing(load_base(wide_model_folder, dtype="float32", device="cpu", quantize="int8"))
+    check_packing(load_base(wide_model_folder, ModelSettings(dtype="float32", device="cpu", quantize="int8")))

@@ -7,6 +7,7 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inference.errors import BadRequest
+from settings.groups import ModelSettings
 from tests import tiny
 from tests.tuning.trainer.conftest import weighted_data
 from tuning.trainer.base_model import BaseModel, load_base
@@ -19,7 +20,7 @@ DATA = weighted_data([9, 5, 7])
 
 
 def full_trainer(folder: Path, dtype: str = "float32") -> Trainer:
-    trainer = Trainer(load_base(folder, dtype=dtype, device="cpu"))
+    trainer = Trainer(load_base(folder, ModelSettings(dtype=dtype, device="cpu")))
     trainer.create_full_run(RUN)
     return trainer
 

@@ -10,8 +10,9 @@ from safetensors.torch import load_file
 
 from inference.errors import BadRequest
 from inference.model.load import loader
-from inference.model.load.rope import RopeScaling, freeze_frequencies
+from inference.model.load.rope import freeze_frequencies
 from inference.model.quantization.schemes import NONE
+from settings.groups import ModelSettings
 from tuning.trainer.open_base import open_base
 from tuning.types import TrainingBase
 
@@ -29,9 +30,8 @@ def test_a_scaling_of_the_positions_is_that_of_the_server(model_folder: Path, ki
         rope_scaling=kind,
         rope_factor=4.0,
     )
-    served = loader.load(
-        model_folder, dtype="float32", device="cpu", trust_remote_code=False, scaling=RopeScaling(kind, 4.0)
-    )
+    settings = ModelSettings(dtype="float32", device="cpu", rope_scaling=kind, rope_factor=4.0)
+    served = loader.load(model_folder, settings)
     freeze_frequencies(served.model, CONTEXT)
     opened = open_base(base, NONE)
     ids = torch.arange(5, 45)[None]

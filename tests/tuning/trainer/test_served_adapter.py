@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from inference.model.lora.verify import trial_batch
+from settings.groups import ModelSettings
 from tests import tiny
 from tests.families import needs_fused
 from tests.lora.adapted_engine import AdaptedEngine
@@ -20,13 +21,17 @@ from tuning.trainer.trainer import Trainer
 @pytest.mark.parametrize("tied", [False, True], ids=["own output layer", "tied output layer"])
 def test_the_server_computes_the_logprobs_of_the_trainer(tmp_path: Path, tied: bool, kind: str) -> None:
     model_folder = tiny.llama(tmp_path / "model", tie_word_embeddings=tied)
-    trainer = warm(Trainer(load_base(model_folder, dtype="float32", device="cpu")), train_output=True)
+    trainer = warm(
+        Trainer(load_base(model_folder, ModelSettings(dtype="float32", device="cpu"))), train_output=True
+    )
     (datum,) = make_data([8])
     expected = trainer.forward("a", [datum], "cross_entropy").logprobs[0]
     folder = tmp_path / "adapter"
     folder.mkdir()
     trainer.save("a", folder, with_optimizer=False)
-    served = AdaptedEngine(load_base(model_folder, dtype="float32", device="cpu").causal, (kind,))
+    served = AdaptedEngine(
+        load_base(model_folder, ModelSettings(dtype="float32", device="cpu")).causal, (kind,)
+    )
     served.load(folder, 1)
     batch = trial_batch(served.runner.runner, datum.token_ids)
     base = served.runner.forward(batch).log_softmax(-1).clone()

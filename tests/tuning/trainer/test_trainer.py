@@ -13,6 +13,7 @@ from inference.errors import BadRequest, NotFound
 from inference.model.quantization.device_matrix import DeviceMatrix
 from inference.model.quantization.quantize import pack_weights
 from inference.native.packed_matrix import PackedMatrix
+from settings.groups import ModelSettings
 from tests.tuning.trainer.conftest import VOCAB, make_data, weighted_data
 from tests.tuning.trainer.warm_runs import STEP, gradients, train, warm
 from tuning.trainer.base_model import BaseModel, load_base, split_model
@@ -70,7 +71,7 @@ def test_the_layout_of_micro_batches_changes_no_result(base: BaseModel, layout: 
 def test_checkpointing_changes_no_gradient(model_folder: Path) -> None:
     expected: dict[str, Tensor] = {}
     for checkpointing in (False, True):
-        base = load_base(model_folder, dtype="float32", device="cpu")
+        base = load_base(model_folder, ModelSettings(dtype="float32", device="cpu"))
         trainer = warm(Trainer(base, checkpointing=checkpointing))
         trainer.forward_backward("a", DATA, "cross_entropy")
         for name, gradient in gradients(trainer, "a").items():
@@ -91,7 +92,7 @@ def test_a_loss_that_scores_pairs_keeps_them_together(base: BaseModel) -> None:
 
 def test_two_interleaved_runs_train_as_each_alone(model_folder: Path) -> None:
     def trainer_of(*runs: str) -> Trainer:
-        trainer = Trainer(load_base(model_folder, dtype="float32", device="cpu"))
+        trainer = Trainer(load_base(model_folder, ModelSettings(dtype="float32", device="cpu")))
         options = {
             "a": LoraOptions(rank=4, seed=1),
             "b": LoraOptions(rank=8, seed=2, target_modules=("q_proj",)),
@@ -147,7 +148,7 @@ def test_peft_computes_with_a_saved_adapter_what_the_trainer_does(
     trainer.save("a", tmp_path, with_optimizer=False)
     data = make_data([11], weights=lambda random: 1.0)
     expected = trainer.forward("a", data, "cross_entropy").logprobs[0]
-    plain = load_base(model_folder, dtype="float32", device="cpu")
+    plain = load_base(model_folder, ModelSettings(dtype="float32", device="cpu"))
     model = peft.PeftModel.from_pretrained(plain.causal, str(tmp_path))
     logits = model(input_ids=torch.tensor([data[0].token_ids]), use_cache=False).logits[0]
     logprobs = logits.log_softmax(-1).gather(1, torch.tensor([data[0].target_ids]).T)[:, 0]
@@ -160,7 +161,7 @@ def test_gradients_over_a_quantized_base_are_close_to_those_of_the_plain_one(
 ) -> None:
     directions = []
     for quantize in ("none", "int8"):
-        base = load_base(model_folder, dtype="float32", device="cpu", quantize=quantize)
+        base = load_base(model_folder, ModelSettings(dtype="float32", device="cpu", quantize=quantize))
         trainer = warm(Trainer(base), use_dora=use_dora)
         trainer.forward_backward("a", DATA, "cross_entropy")
         directions.append(torch.cat([gradient.flatten() for gradient in gradients(trainer, "a").values()]))
@@ -174,7 +175,9 @@ def test_gradients_over_packed_weights_hardly_depend_on_their_dtype(
     """Over weights in bfloat16, gradients are multiplied with them in bfloat16, the rest in float32."""
     directions, losses = [], []
     for dtype in ("bfloat16", "float32"):
-        trainer = Trainer(load_base(wide_model_folder, dtype=dtype, device="cpu", quantize=quantize))
+        trainer = Trainer(
+            load_base(wide_model_folder, ModelSettings(dtype=dtype, device="cpu", quantize=quantize))
+        )
         trainer.create_run("a", LoraOptions(rank=4))
         losses.append(trainer.forward_backward("a", DATA, "cross_entropy").loss)
         directions.append(torch.cat([gradient.flatten() for gradient in gradients(trainer, "a").values()]))

@@ -12,6 +12,7 @@ from inference.errors import BadRequest
 from inference.model.load.gguf.header import NotGguf
 from inference.model.load.gguf.shards import merge_files, open_as_one_file, shard_names, shard_paths
 from inference.model.load.loader import LoadedModel, load
+from settings.groups import ModelSettings
 from tests import tiny
 from tests.gguf_files import write
 
@@ -20,7 +21,7 @@ reader = pytest.importorskip("transformers.integrations.gguf.reader")
 
 
 def load_model(source: Path) -> LoadedModel:
-    return load(source, dtype="float32", device="cpu", trust_remote_code=False)
+    return load(source, ModelSettings(dtype="float32", device="cpu"))
 
 
 @pytest.fixture

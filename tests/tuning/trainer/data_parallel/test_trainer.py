@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from inference.errors import BadRequest, Internal
+from settings.groups import ModelSettings
 from tests.tuning.trainer.conftest import job_spec, make_data, weighted_data
 from tests.tuning.trainer.job.running import StopAfter, dataset, losses, of_type
 from tuning.trainer.base_model import load_base
@@ -48,7 +49,7 @@ class Trainers(NamedTuple):
 @pytest.fixture(scope="module")
 def trainers(model_folder: Path) -> Iterator[Trainers]:
     num_threads = torch.get_num_threads()
-    single, own = (load_base(model_folder, dtype="float32", device="cpu") for _ in range(2))
+    single, own = (load_base(model_folder, ModelSettings(dtype="float32", device="cpu")) for _ in range(2))
     spec = replace(job_spec(), model_folder=str(model_folder), num_processes=2)
     parallel = open_trainer(own, spec, "none", layout=LAYOUT, scores_masked=True)
     assert isinstance(parallel, DataParallelTrainer)

@@ -6,6 +6,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+from settings.groups import ModelSettings
 from tests.tuning.trainer.conftest import VOCAB
 from tuning.data.examples import Dataset, Example, PreferencePair, RatedExample
 from tuning.trainer.base_model import load_base
@@ -52,7 +53,7 @@ def run_job(
     folder.mkdir(exist_ok=True)
     path = folder / PROGRESS_FILE
     num_lines = len(path.read_text().splitlines()) if path.exists() else 0
-    base = load_base(model_folder, dtype="float32", device="cpu")
+    base = load_base(model_folder, ModelSettings(dtype="float32", device="cpu"))
     data = training_data(dataset(spec.method, seed=seed), spec.method, spec.hyperparameters)
     valid = training_data(validation, spec.method, spec.hyperparameters) if validation else None
     try:

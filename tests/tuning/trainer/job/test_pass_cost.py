@@ -9,6 +9,7 @@ import torch
 from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, sdpa_flop_count
 
 from inference.model.load.meta_model import build_on_meta
+from settings.groups import ModelSettings
 from tests.families import tiny
 from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
@@ -72,7 +73,7 @@ def rows(lengths: Sequence[int], spec: JobSpec) -> TrainingData:
 )
 def test_a_pass_costs_what_it_multiplies(wide_model_folder: Path, changes: dict[str, Any]) -> None:
     spec = job_spec(lora_rank=1, **changes)
-    job = CountedJob(load_base(wide_model_folder, dtype="float32", device="cpu"), spec)
+    job = CountedJob(load_base(wide_model_folder, ModelSettings(dtype="float32", device="cpu")), spec)
     ratios = [
         job.count(data) / job.cost.of(data, 1)
         for lengths in ((12,) * 4, (50, 40), (120,), (120,) * 2)
@@ -83,7 +84,9 @@ def test_a_pass_costs_what_it_multiplies(wide_model_folder: Path, changes: dict[
 
 def test_packed_weights_and_those_on_no_device_count_alike(wide_model_folder: Path) -> None:
     hyperparameters = job_spec().hyperparameters
-    quantized = load_base(wide_model_folder, dtype="float32", device="cpu", quantize="int8").causal
+    quantized = load_base(
+        wide_model_folder, ModelSettings(dtype="float32", device="cpu", quantize="int8")
+    ).causal
     expected = make_pass_cost(quantized, hyperparameters, 1)
     assert make_pass_cost(build_on_meta(quantized.config.to_dict()), hyperparameters, 1) == expected
 
