@@ -1,7 +1,7 @@
 """The Flask app over the served models. Entry point: create_app.
 
-Knows the blueprints and what they share: request ids, API keys, CORS, limits, JSON errors. Does not know
-the engine or the model.
+Knows what the blueprints share: request ids, API keys, CORS, limits, JSON errors. Does not know the engine
+or the model.
 """
 
 from flask import Flask
@@ -52,47 +52,13 @@ def create_app(
     model_loader   of the models that are loaded on demand; None: there is none
     sleeper        puts the model to sleep; None: no model can
     """
-    from api import (
-        doc_pages,
-        h2ogpt,
-        health,
-        link,
-        llama_cpp,
-        llama_stack,
-        neodim,
-        openai,
-        openapi,
-        path_dispatch,
-        playground,
-        sglang,
-        tgi,
-        tinker,
-    )
-    from api import tuning as tuning_page
+    from api.blueprints import PATHS_WITH_OWN_CORS, register_blueprints
 
     app = Flask("hearth", static_folder=None)
     app.url_rule_class = UrlRule
     app.url_map.converters["path"] = AnyPath
     app.url_map.strict_slashes = app.url_map.merge_slashes = False  # a redirect would lose the request body
-    app.register_blueprint(health.make_blueprint(models, settings, metrics))
-    for dialect in (
-        llama_stack,
-        openai,
-        tgi,
-        sglang,
-        llama_cpp,
-        h2ogpt,
-        model_loading,
-        sleep_mode,
-        path_dispatch,
-        playground,
-        tuning_page,
-        tinker,
-        openapi,
-        doc_pages,
-        *((link,) if settings.has_link else ()),
-    ):
-        app.register_blueprint(dialect.make_blueprint(models, settings))
+    register_blueprints(app, models, settings, metrics)
 
     # Flask calls before_request functions in this order, after_request functions in the reverse order.
     request_log.install(app, metrics)
@@ -106,8 +72,8 @@ def create_app(
     model_loading.install(app, model_loader)
     sleep_mode.install(app, sleeper)
     samples.install(app)
-    pages_of_neodim = () if settings.cors_origins else (neodim.PATH,)
-    cors.install(app, settings.cors_origins, settings.cors_credentials, unchecked_paths=pages_of_neodim)
+    unchecked_paths = () if settings.cors_origins else PATHS_WITH_OWN_CORS
+    cors.install(app, settings.cors_origins, settings.cors_credentials, unchecked_paths=unchecked_paths)
     body_limits.install(app, settings.max_body_bytes)
     api_keys.install(app, settings.api_keys)
     errors.install(app, permits.overloaded)
