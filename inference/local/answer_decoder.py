@@ -34,7 +34,6 @@ class AnswerDecoder:
     eos_token_ids  the model's end tokens, which Finished.stop does not report
     stop_matcher   None: the request has no stop strings
     tool_parser    None: the request has no tools
-    strip_leading  remove white space before the first word
     answer_stats   records the answer's progress for the metrics
     """
 
@@ -47,7 +46,6 @@ class AnswerDecoder:
         stop_matcher: StopMatcher | TokenEndMatcher | None,
         tool_parser: ToolParser | None,
         eos_token_ids: frozenset[int],
-        strip_leading: bool,
         answer_stats: AnswerStats,
     ) -> None:
         self.index = index
@@ -59,7 +57,6 @@ class AnswerDecoder:
         self._detokenizer = detokenizer
         self._stop_matcher = stop_matcher
         self._tool_parser = tool_parser
-        self._strip_leading = strip_leading
         self._answer_stats = answer_stats
 
     def process(self, output: StepOutput) -> list[Event]:
@@ -118,9 +115,6 @@ class AnswerDecoder:
         text, stop_string, call_deltas = "", "", NO_EVENTS
         if not is_end or self._keeps_stop_token(token_id):
             text = self._detokenizer.feed(token_id)
-        if self._strip_leading:
-            text = text.lstrip()
-            self._strip_leading = not text
         if self._stop_matcher and self.num_tokens > self.request.min_tokens:
             is_eos = is_end and token_id in self.eos_token_ids  # takes precedence over stop strings
             special_name = vocabulary.text(token_id) if is_special and not is_eos else ""
@@ -170,8 +164,6 @@ class AnswerDecoder:
     def _finish_from_engine(self, output: StepOutput) -> list[Event]:
         """The engine ended the answer: emit the text held back, unless it completes a stop string."""
         text, stop_string = self._detokenizer.flush(), ""
-        if self._strip_leading:
-            text = text.lstrip()
         if self._stop_matcher:
             if self.num_tokens > self.request.min_tokens:
                 text, stop_string = self._stop_matcher.feed(text)

@@ -268,13 +268,15 @@ class LocalBackend:
                 resolved,
                 # A message starts a new text; a completion continues the text of its prompt.
                 detokenizer=make_detokenizer(
-                    self._vocabulary, continued_ids, show_special=request.show_special
+                    self._vocabulary,
+                    continued_ids,
+                    show_special=request.show_special,
+                    strip_leading=starts_message and bool(chat_template.fallback_reason),
                 ),
                 stop_matcher=stop_strings.new_matcher() if stop_strings else None,
                 tool_parser=self._tool_calling.parser_for(request, index) if request.tools else None,
                 eos_token_ids=self._model.eos_token_ids,
                 answer_stats=stats,
-                strip_leading=starts_message and bool(chat_template.fallback_reason),
             )
             for index, (resolved, stats) in enumerate(zip(resolved_requests, answer_stats, strict=True))
         ]

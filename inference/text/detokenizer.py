@@ -32,15 +32,21 @@ class Detokenizer(Protocol):
 
 
 def make_detokenizer(
-    vocabulary: Vocabulary, context_ids: Sequence[int] = (), *, show_special: bool = False
+    vocabulary: Vocabulary,
+    context_ids: Sequence[int] = (),
+    *,
+    show_special: bool = False,
+    strip_leading: bool = False,
 ) -> Detokenizer:
     """The detokenizer of an answer.
 
-    context_ids   ids of the prompt that the answer continues; empty if the answer starts a text
-    show_special  emit the names of special tokens
+    context_ids    ids of the prompt that the answer continues; empty if the answer starts a text
+    show_special   emit the names of special tokens
+    strip_leading  remove white space before the first word
     """
     kind = ByteDetokenizer if vocabulary.joins_bytes else WindowDetokenizer
-    return kind(vocabulary, context_ids, show_special=show_special)
+    detokenizer = kind(vocabulary, context_ids, show_special=show_special)
+    return StrippedDetokenizer(detokenizer) if strip_leading else detokenizer
 
 
 def last_ids(vocabulary: Vocabulary, context_ids: Sequence[int]) -> list[int]:
@@ -50,6 +56,26 @@ def last_ids(vocabulary: Vocabulary, context_ids: Sequence[int]) -> list[int]:
         for token_id in context_ids[-4 * CONTEXT_IDS :]
         if 0 <= token_id < vocabulary.size and token_id not in vocabulary.special_ids
     ][-CONTEXT_IDS:]
+
+
+class StrippedDetokenizer:
+    """Another detokenizer's text without white space before the first word."""
+
+    def __init__(self, detokenizer: Detokenizer) -> None:
+        self.vocabulary = detokenizer.vocabulary
+        self._detokenizer = detokenizer
+        self._has_text = False
+
+    def feed(self, token_id: int) -> str:
+        return self._strip(self._detokenizer.feed(token_id))
+
+    def flush(self) -> str:
+        return self._strip(self._detokenizer.flush())
+
+    def _strip(self, text: str) -> str:
+        text = text if self._has_text else text.lstrip()
+        self._has_text = self._has_text or bool(text)
+        return text
 
 
 class ByteDetokenizer:

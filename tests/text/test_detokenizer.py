@@ -128,6 +128,14 @@ def test_special_and_unknown_ids_add_nothing(kind: str) -> None:
 
 
 @kinds
+def test_white_space_before_the_first_word_can_be_left_out(kind: str) -> None:
+    ids = tokenizer(kind).encode("  \n the  fox ", add_special_tokens=False)
+    decoder = make_detokenizer(vocabulary(kind), strip_leading=True)
+    stripped = [*(decoder.feed(id) for id in ids), decoder.flush()]
+    assert "".join(stripped) == "".join(decode_each(kind, [], ids)).lstrip()
+
+
+@kinds
 def test_a_token_costs_the_same_at_any_position(kind: str) -> None:
     ids = tokenizer(kind).encode(TEXTS[0] * 40, add_special_tokens=False)
     words = CountingVocabulary(tokenizer(kind))
