@@ -37,7 +37,6 @@ from api.tinker.samples import SamplePromise, current_samples, is_sample_id
 from api.tinker.tinker_route import TinkerRoute, require_runs, submit, submit_at
 from api.tuning_access import current_service
 from inference.models import Models
-from inference.types import ModelInfo
 from tuning.runs.types import (
     ForwardBackward,
     LoadWeights,
@@ -50,77 +49,46 @@ from tuning.trainer.optimizers import AdamParams
 
 ADAMW = "adamw"
 UNLOADED = ":unloaded"  # ends the id of a promise that is resolved from the beginning
+CREATE_MODEL = Operation(
+    "Begin a training run", "The promise fails if memory does not suffice.", body=CreateModel
+)
+GET_INFO = Operation("Show a run", body=RunBody)
+UNLOAD_MODEL = Operation("Free a run's memory", body=RunBody)
+FORWARD_BACKWARD = Operation(
+    "Compute a loss and its gradients",
+    "JSON, or the protobuf message ForwardBackwardRequest.",
+    body=ForwardBackwardBody,
+)
+FORWARD = Operation("Compute a loss", body=ForwardBody)
+OPTIM_STEP = Operation("Update the weights", body=OptimStepBody)
+SAVE_WEIGHTS = Operation("Save weights and the optimizer's state", body=SaveWeightsBody)
+SAVE_FOR_SAMPLER = Operation("Save weights to sample from", body=SaveForSamplerBody)
+SAVE_EXTERNAL = Operation("Save weights to download", body=SaveExternalBody)
+LOAD_WEIGHTS = Operation("Load a checkpoint into a run, or begin a run with it", body=CreateFromBody)
+RETRIEVE_FUTURE = Operation(
+    "Wait for a result", "408 with type try_again after 30 s without one.", body=RetrieveFuture
+)
 
 
 def make_routes(models: Models, aliases: LossAliases) -> tuple[TinkerRoute, ...]:
-    def forward_backward() -> dict[str, Any]:
-        return submit_pass("forward_backward", models.own.card.info, aliases)
-
-    def forward() -> dict[str, Any]:
-        return submit_pass("forward", models.own.card.info, aliases)
-
+    forward_backward = partial(submit_pass, "forward_backward", models, aliases)
+    forward = partial(submit_pass, "forward", models, aliases)
+    optim_step = partial(submit, "optim_step", parse_optim_step)
+    save_weights = partial(submit, "save_weights", parse_save)
+    save_for_sampler = partial(submit, "save_weights_for_sampler", parse_save_for_sampler)
+    save_external = partial(submit, "save_weights_external", parse_save_external)
     return (
-        TinkerRoute(
-            "POST",
-            "/create_model",
-            create_model,
-            Operation(
-                "Begin a training run", "The promise fails if memory does not suffice.", body=CreateModel
-            ),
-        ),
-        TinkerRoute("POST", "/get_info", partial(get_info, models), Operation("Show a run", body=RunBody)),
-        TinkerRoute("POST", "/unload_model", unload_model, Operation("Free a run's memory", body=RunBody)),
-        TinkerRoute(
-            "POST",
-            "/forward_backward",
-            forward_backward,
-            Operation(
-                "Compute a loss and its gradients",
-                "JSON, or the protobuf message ForwardBackwardRequest.",
-                body=ForwardBackwardBody,
-            ),
-        ),
-        TinkerRoute("POST", "/forward", forward, Operation("Compute a loss", body=ForwardBody)),
-        TinkerRoute(
-            "POST",
-            "/optim_step",
-            partial(submit, "optim_step", parse_optim_step),
-            Operation("Update the weights", body=OptimStepBody),
-        ),
-        TinkerRoute(
-            "POST",
-            "/save_weights",
-            partial(submit, "save_weights", parse_save),
-            Operation("Save weights and the optimizer's state", body=SaveWeightsBody),
-        ),
-        TinkerRoute(
-            "POST",
-            "/save_weights_for_sampler",
-            partial(submit, "save_weights_for_sampler", parse_save_for_sampler),
-            Operation("Save weights to sample from", body=SaveForSamplerBody),
-        ),
-        TinkerRoute(
-            "POST",
-            "/save_weights_external",
-            partial(submit, "save_weights_external", parse_save_external),
-            Operation("Save weights to download", body=SaveExternalBody),
-        ),
-        TinkerRoute(
-            "POST",
-            "/load_weights",
-            load_weights,
-            Operation("Load a checkpoint into a run, or begin a run with it", body=CreateFromBody),
-        ),
-        TinkerRoute(
-            "POST",
-            "/retrieve_future",
-            retrieve_future,
-            Operation(
-                "Wait for a result",
-                "408 with type try_again after 30 s without one.",
-                body=RetrieveFuture,
-            ),
-        ),
+        TinkerRoute("POST", "/create_model", create_model, CREATE_MODEL),
+        TinkerRoute("POST", "/get_info", partial(get_info, models), GET_INFO),
+        TinkerRoute("POST", "/unload_model", unload_model, UNLOAD_MODEL),
+        TinkerRoute("POST", "/forward_backward", forward_backward, FORWARD_BACKWARD),
+        TinkerRoute("POST", "/forward", forward, FORWARD),
+        TinkerRoute("POST", "/optim_step", optim_step, OPTIM_STEP),
+        TinkerRoute("POST", "/save_weights", save_weights, SAVE_WEIGHTS),
+        TinkerRoute("POST", "/save_weights_for_sampler", save_for_sampler, SAVE_FOR_SAMPLER),
+        TinkerRoute("POST", "/save_weights_external", save_external, SAVE_EXTERNAL),
+        TinkerRoute("POST", "/load_weights", load_weights, LOAD_WEIGHTS),
+        TinkerRoute("POST", "/retrieve_future", retrieve_future, RETRIEVE_FUTURE),
     )
 
 
@@ -190,8 +158,9 @@ def unload_model() -> dict[str, Any]:
     return {"type": "unload_model", "request_id": f"{run_id}{UNLOADED}", "model_id": run_id}
 
 
-def submit_pass(name: str, info: ModelInfo, aliases: LossAliases) -> dict[str, Any]:
-    """Submit forward_backward or forward, from JSON or protobuf. info: of the base model."""
+def submit_pass(name: str, models: Models, aliases: LossAliases) -> dict[str, Any]:
+    """Submit forward_backward or forward, from JSON or protobuf, with the base model's limits."""
+    info = models.own.card.info
 
     def parse(body: PassBody) -> ForwardBackward:
         return to_forward_backward(resolve_alias(body, aliases), info)

@@ -31,38 +31,24 @@ from inference.errors import BadRequest
 from inference.models import Models, Served
 
 MAX_SEQ_ID = 1 << 63
+CREATE_SAMPLING_SESSION = Operation(
+    "Begin to sample from a model or a checkpoint", body=CreateSamplingSession
+)
+JOIN_SAMPLING_SESSION = Operation("Number another client of a sampling session", body=JoinSamplingSession)
+SAMPLE = Operation("Sample", "429 means that the client is to wait.", body=SampleBody, takes_permit=True)
+RETRIEVE_FUTURES = Operation("Wait for the end of any request of a sampling session", body=RetrieveFutures)
+CANCEL_FUTURE = Operation("Stop to sample", body=RetrieveFuture)
+GET_SAMPLER = Operation("Show a sampling session")
 
 
 def make_routes(models: Models, aliases: LossAliases) -> tuple[TinkerRoute, ...]:
     return (
-        TinkerRoute(
-            "POST",
-            "/create_sampling_session",
-            create_sampling_session,
-            Operation("Begin to sample from a model or a checkpoint", body=CreateSamplingSession),
-        ),
-        TinkerRoute(
-            "POST",
-            "/join_sampling_session",
-            join_sampling_session,
-            Operation("Number another client of a sampling session", body=JoinSamplingSession),
-        ),
-        TinkerRoute(
-            "POST",
-            "/asample",
-            partial(asample, models, STABLE_REINFORCE in aliases),
-            Operation("Sample", "429 means that the client is to wait.", body=SampleBody, takes_permit=True),
-        ),
-        TinkerRoute(
-            "POST",
-            "/retrieve_futures",
-            retrieve_futures,
-            Operation("Wait for the end of any request of a sampling session", body=RetrieveFutures),
-        ),
-        TinkerRoute(
-            "POST", "/cancel_future", cancel_future, Operation("Stop to sample", body=RetrieveFuture)
-        ),
-        TinkerRoute("GET", "/samplers/<sampler_id>", get_sampler, Operation("Show a sampling session")),
+        TinkerRoute("POST", "/create_sampling_session", create_sampling_session, CREATE_SAMPLING_SESSION),
+        TinkerRoute("POST", "/join_sampling_session", join_sampling_session, JOIN_SAMPLING_SESSION),
+        TinkerRoute("POST", "/asample", partial(asample, models, STABLE_REINFORCE in aliases), SAMPLE),
+        TinkerRoute("POST", "/retrieve_futures", retrieve_futures, RETRIEVE_FUTURES),
+        TinkerRoute("POST", "/cancel_future", cancel_future, CANCEL_FUTURE),
+        TinkerRoute("GET", "/samplers/<sampler_id>", get_sampler, GET_SAMPLER),
     )
 
 
@@ -84,7 +70,10 @@ def join_sampling_session() -> dict[str, Any]:
 
 
 def asample(models: Models, serves_stability: bool) -> dict[str, Any]:
-    """serves_stability: the loss that needs stability information is computed as one that needs none."""
+    """Submit a request for samples.
+
+    serves_stability: the loss that needs stability information is computed as one that needs none.
+    """
     body = read()
     model = to_struct(body, SampledModel)
     request_id, served = find_sampled(model, models)
