@@ -89,13 +89,17 @@ def select_runner(
 ) -> SelectedRunner:
     """Return the fastest runner whose logits match the model's own forward pass.
 
-    The runner's KV memory takes at most kv_memory_bytes and holds at most max_batch_total_tokens tokens.
-    max_batch_tokens: tokens of the largest step, which a runner may prepare for; 0: unknown.
-    quantize: "none" or a quantization scheme. device: where quantized weights are to be; empty: where the
-    model is. deterministic: only runners where the other rows of a batch change no bit of a row.
-    allowed_runners: only these kinds. timed=False: use the first correct option. make_reference: gives the
-    logits of the model as it was loaded. kv_dtype: of keys and values, one of KV_DTYPES.
-    imatrix: see quantize_weights.
+    kv_memory_bytes         most bytes of the runner's KV memory
+    max_batch_total_tokens  most tokens in it; None: as many as the bytes hold
+    max_batch_tokens        tokens of the largest step, which a runner may prepare for; 0: unknown
+    quantize                "none" or a quantization scheme
+    device                  where quantized weights are to be; empty: where the model is
+    deterministic           only runners where the other rows of a batch change no bit of a row
+    allowed_runners         only these kinds
+    timed                   False: use the first correct option
+    make_reference          gives the logits of the model as it was loaded
+    kv_dtype                of keys and values, one of KV_DTYPES
+    imatrix                 see quantize_weights
 
     Takes about a second, longer for a large model. The model computes as before afterwards, except for rotary
     frequencies that depend on length (load/rope.py) and what prepare_weights.py changes. Raises Unavailable
@@ -126,20 +130,16 @@ def select_runner(
             model, reference, prepared.is_causal, tolerance, max_sequences=max_sequences, context=context
         )
         return replace(uncached, quant_error=prepared.quant_error)
-    limits = {
-        each.option.kind: KVLimits(max_sequences, context, max_batch_tokens or context, each.page_size)
-        for each in candidates
-    }
-    fitting = [
-        each
-        for each in candidates
-        if each.kv_cost.required_bytes(limits[each.option.kind]) <= kv_memory_bytes
-    ]
+
+    def limits_of(candidate: Candidate) -> KVLimits:
+        return KVLimits(max_sequences, context, max_batch_tokens or context, candidate.page_size)
+
+    fitting = [each for each in candidates if each.kv_cost.required_bytes(limits_of(each)) <= kv_memory_bytes]
     best = fastest(model, reference, fitting or candidates, context)
     selected = with_memory(
         model,
         best,
-        limits=limits[best.option.kind],
+        limits=limits_of(best),
         kv_memory_bytes=kv_memory_bytes,
         max_batch_total_tokens=max_batch_total_tokens,
     )
