@@ -5,6 +5,7 @@ Also vLLM's /tokenize and /detokenize: prompts to token ids and back.
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import cast
 
 from flask import Response, request
@@ -37,7 +38,7 @@ from api.openai.protocol.tokenize import (
     TokenizeResponse,
 )
 from api.openai.repeated_answers import RepeatedAnswers
-from api.openai.reply import reply_options
+from api.openai.reply import ReplyOptions, reply_options
 from api.openai.stored_chats import check_stored_chat, record_chat
 from api.openai.tool_choice import forces_named_tool
 from api.response import SSE, Framing, Writer, respond
@@ -70,9 +71,7 @@ class CompletionRoutes:
         )
         prompt_echo = _prompt_echo(generation_requests, served.backend) if body.echo else None
         num_generated = generation_requests[0].n
-        writer: Writer = CompletionWriter(options, prompt_echo)
-        if (times := options.best_of // num_generated) > 1:
-            writer = RepeatedAnswers(writer, times)
+        writer = _with_repeats(CompletionWriter(options, prompt_echo), options.best_of // num_generated)
         acquire_permit()
         for generation_request in generation_requests:
             prefix_log().add(generation_request)
@@ -101,17 +100,7 @@ class CompletionRoutes:
             max_tokens=generation_request.max_tokens,
             role_in_every_delta=is_text_generation(request.headers, body.model),
         )
-        writer_class = FunctionWriter if body.functions else ChatWriter
-        last = body.messages[-1]
-        echo = ""
-        if body.echo and last.role == "assistant":
-            echo = content_text(parse_content(last.content, "messages"))
-
-        def make_writer() -> Writer:
-            writer = writer_class(options, echo, body.tool_choice is not None and forces_named_tool(body))
-            times = options.best_of // generation_request.n
-            return RepeatedAnswers(writer, times) if times > 1 else writer
-
+        make_writer = partial(_chat_writer, body, options, options.best_of // generation_request.n)
         if body.store:
             check_stored_chat(body)
         acquire_permit()
@@ -125,6 +114,24 @@ class CompletionRoutes:
             framing_for_client() if body.stream else None,
             generation_request.n,
         )
+
+
+def _with_repeats(writer: Writer, times: int) -> Writer:
+    """A writer that shows each generated answer `times` times."""
+    return RepeatedAnswers(writer, times) if times > 1 else writer
+
+
+def _chat_writer(body: ChatCompletionRequest, options: ReplyOptions, times: int) -> Writer:
+    writer_class = FunctionWriter if body.functions else ChatWriter
+    forces_tool = body.tool_choice is not None and forces_named_tool(body)
+    return _with_repeats(writer_class(options, _message_echo(body), forces_tool), times)
+
+
+def _message_echo(body: ChatCompletionRequest) -> str:
+    """The text of the message that the answer continues, if `echo` asks for it."""
+    last = body.messages[-1]
+    shows_echo = body.echo and last.role == "assistant"
+    return content_text(parse_content(last.content, "messages")) if shows_echo else ""
 
 
 def _prompt_echo(generation_requests: list[GenerationRequest], backend: Backend) -> PromptEcho:
