@@ -50,7 +50,10 @@ class SleepResponse(Struct):
 
 
 class WakeResponse(Struct):
-    """tags: those of the request; null: it has none."""
+    """The state after a request to wake.
+
+    tags  those of the request; null: it has none
+    """
 
     status: Literal["awake", "sleeping"]
     tags: list[str] | None

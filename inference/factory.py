@@ -149,7 +149,7 @@ def create_engine(
     prefill_chunk_size: int,
     draft_model: DraftModel | None,
 ) -> Engine:
-    """prefill_chunk_size, draft_model: see Engine."""
+    """The engine of a runner, as the settings say. prefill_chunk_size, draft_model: see Engine."""
     ratio = settings.waiting_served_ratio
     return Engine(
         runner,

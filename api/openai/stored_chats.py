@@ -44,7 +44,10 @@ from inference.types import Event
 
 
 class UpdateChat(Struct):
-    """metadata  replaces the chat completion's"""
+    """A chat completion's new metadata.
+
+    metadata  replaces the chat completion's
+    """
 
     metadata: dict[str, Any] | None = None
 

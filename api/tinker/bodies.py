@@ -17,7 +17,11 @@ class SessionBody(Struct):
 
 
 class CreateSession(Struct):
-    """user_metadata: texts by name; sdk_version: of the client"""
+    """A session to create.
+
+    user_metadata  texts by name
+    sdk_version    of the client
+    """
 
     user_metadata: dict[str, Any] | None = None
     display_name: str | None = None
@@ -25,7 +29,10 @@ class CreateSession(Struct):
 
 
 class LoraFields(Struct):
-    """seed: of the initial values; the others say which linear layers get an adapter"""
+    """The adapter of a run. train_…: which linear layers get one.
+
+    seed  of the initial values
+    """
 
     rank: int = 32
     seed: int | None = None
@@ -39,8 +46,10 @@ class OptimizerFields(Struct):
 
 
 class CreateModel(Struct):
-    """model_seq_id  number of the run within the session
-    user_metadata    values by name; those that are no text become text
+    """A run to create.
+
+    model_seq_id   number of the run within the session
+    user_metadata  values by name; those that are no text become text
     """
 
     session_id: str
@@ -56,7 +65,10 @@ class RunBody(Struct):
 
 
 class OrderedBody(Struct):
-    """seq_id: place of the request among those of its run, from 1"""
+    """A request of a run, which are computed in their order.
+
+    seq_id  place of the request among those of its run, from 1
+    """
 
     model_id: str
     seq_id: int
@@ -76,8 +88,10 @@ class OptimStepBody(OrderedBody):
 
 
 class SaveWeightsBody(OrderedBody):
-    """path     the checkpoint's name; absent: that of its place in the order
-    overwrite   replace a checkpoint of this name
+    """Save a checkpoint of a run.
+
+    path       the checkpoint's name; absent: that of its place in the order
+    overwrite  replace a checkpoint of this name
     """
 
     path: str | None = None
@@ -87,7 +101,9 @@ class SaveWeightsBody(OrderedBody):
 
 
 class SaveForSamplerBody(OrderedBody):
-    """path                  the checkpoint's name; absent: a snapshot for one sampling session
+    """Save the weights of a run to sample from.
+
+    path                     the checkpoint's name; absent: a snapshot for one sampling session
     sampling_session_seq_id  number of that session
     """
 
@@ -98,7 +114,11 @@ class SaveForSamplerBody(OrderedBody):
 
 
 class SaveExternalBody(OrderedBody):
-    """path: the checkpoint's name; age_encryption_recipients: public keys for which to encrypt the files"""
+    """Save a checkpoint to download.
+
+    path                       the checkpoint's name
+    age_encryption_recipients  public keys for which to encrypt the files
+    """
 
     path: str
     ttl_seconds: int | None = None
@@ -106,7 +126,11 @@ class SaveExternalBody(OrderedBody):
 
 
 class LoadWeightsBody(OrderedBody):
-    """path: of a checkpoint, tinker://RUN/weights/NAME; optimizer: load its optimizer's state, too"""
+    """Load a checkpoint into a run.
+
+    path       tinker://RUN/weights/NAME
+    optimizer  load its optimizer's state, too
+    """
 
     path: str
     optimizer: bool = False
@@ -155,7 +179,10 @@ class RetrieveFuture(Struct):
 
 
 class FuturesTarget(Struct):
-    """cloned_sampler_id: the requests' seq_ids begin at 10⁹ times this number"""
+    """The sampling session whose results are collected.
+
+    cloned_sampler_id  the requests' seq_ids begin at 10⁹ times this number
+    """
 
     sampling_session_id: str
     cloned_sampler_id: int = 0
@@ -163,9 +190,11 @@ class FuturesTarget(Struct):
 
 
 class RetrieveFutures(Struct):
-    """prev_cursor           the cursor of the reply before
-    timeout                  seconds to wait for a completion; 30 at most
-    retrieved_request_ids    requests whose results the client has
+    """Wait for the results of several requests.
+
+    prev_cursor            the cursor of the reply before
+    timeout                seconds to wait for a completion; 30 at most
+    retrieved_request_ids  requests whose results the client has
     """
 
     target: FuturesTarget
@@ -179,7 +208,10 @@ class WeightsInfoBody(Struct):
 
 
 class TtlBody(Struct):
-    """ttl_seconds: remove the checkpoint after so long, 3600 at least; null: never"""
+    """How long a checkpoint stays.
+
+    ttl_seconds  remove it after this time, 3600 at least; null: never
+    """
 
     ttl_seconds: int | None = None
 

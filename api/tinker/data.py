@@ -20,7 +20,10 @@ SERVED_LOSSES = ("cross_entropy", "importance_sampling", "ppo", "cispo", "dro", 
 
 
 def to_forward_backward(body: PassBody, info: ModelInfo) -> ForwardBackward:
-    """info: of the base model, whose context and vocabulary are the limits."""
+    """The pass as the trainer computes it. Raises BadRequest.
+
+    info: of the base model, whose context and vocabulary are the limits.
+    """
     loss = find_served_loss(body.loss_fn)
     if not body.data:
         raise BadRequest("data", "must have at least one datum")

@@ -9,7 +9,7 @@ LossAliases = Mapping[str, str]  # the loss that clients name → the one that i
 
 
 def parse_aliases(setting: str) -> LossAliases:
-    """setting: NAME:SERVED_NAME; empty: none."""
+    """The aliases of TINKER_LOSS_ALIASES: NAME:SERVED_NAME; empty: none."""
     name, _, served_name = setting.partition(":")
     return {name: served_name} if name else {}
 

@@ -18,7 +18,11 @@ Chunk = Array | OtherChunk  # token ids (tokens,)
 
 @dataclass(frozen=True, slots=True)
 class DatumBody:
-    """model_input: the chunks of the sequence; loss_fn_inputs: a tensor by each input's name."""
+    """A sequence and its loss.
+
+    model_input     the chunks of the sequence
+    loss_fn_inputs  a tensor by each input's name
+    """
 
     model_input: Sequence[Chunk]
     loss_fn_inputs: Mapping[str, Tensor]
@@ -26,7 +30,7 @@ class DatumBody:
 
 @dataclass(frozen=True, slots=True)
 class PassBody:
-    """forward_only: without gradients."""
+    """A forward or forward_backward pass over some data. forward_only: without gradients."""
 
     data: Sequence[DatumBody]
     loss_fn: str

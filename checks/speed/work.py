@@ -43,7 +43,7 @@ class TokenMatrix:
 
 
 def token_work(matrices: Iterable[TokenMatrix], device: str) -> TokenWork:
-    """device: "cpu" or "cuda", where the packed weights are."""
+    """What one token reads and multiplies. device: "cpu" or "cuda", where the packed weights are."""
     num_bytes, products = {True: 0, False: 0}, 0
     for each in matrices:
         is_head = each.role is WeightRole.HEAD

@@ -41,7 +41,7 @@ class OnDemandMetrics:
             self._status.labels(model, status).set_function(partial(is_status, status_of, status))
 
     def record_load(self, model: str, seconds: float | None) -> None:
-        """seconds: None if the load failed."""
+        """Count a load. seconds: None if it failed."""
         self._loads.labels(model, "failed" if seconds is None else "ok").inc()
         if seconds is not None:
             self._load_seconds.labels(model).set(seconds)
@@ -56,7 +56,7 @@ class OnDemandMetrics:
         self._wake_seconds.labels(model).set(seconds)
 
     def record_unload(self, model: str, reason: str) -> None:
-        """reason: "idle", "memory", "request" or "crash"."""
+        """Count an unload. reason: "idle", "memory", "request" or "crash"."""
         self._loaded.labels(model).set(0)
         self._unloads.labels(model, reason).inc()
 

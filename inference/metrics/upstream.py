@@ -98,6 +98,6 @@ class UpstreamRequestStats:
         self._metrics.prefix_tokens.labels(self._model, "cached").inc(cached_tokens)
 
     def record_end(self, outcome: str) -> None:
-        """outcome: "ok", "cancelled", or that of an UpstreamFailure."""
+        """Count the end of an answer. outcome: "ok", "cancelled", or that of an UpstreamFailure."""
         self._metrics.inflight.labels(self._model).dec()
         self._metrics.requests.labels(self._model, outcome).inc()

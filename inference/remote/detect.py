@@ -76,7 +76,7 @@ async def detect(client: HttpClient) -> Detected:
 
 
 async def ask_hearth(client: HttpClient, url: str) -> Detected | None:
-    """url: with or without /v1."""
+    """What another Hearth says of itself; None: it is none. url: with or without /v1."""
     url = url.removesuffix("/v1")
     document = await client.get_json(f"{url}/")
     if not isinstance(document, dict) or document.get("name") != "hearth":

@@ -45,7 +45,10 @@ def go_template(tokenizer: Any) -> str:
 
 
 def to_go(turns: Turns, bos: str) -> str:
-    """bos: the text that Ollama adds by itself. Raises NotTranslatable."""
+    """The turns as a template of Go's text/template. Raises NotTranslatable.
+
+    bos: the text that Ollama adds by itself.
+    """
     before_system, start = turns.before_system.removeprefix(bos), turns.start.removeprefix(bos)
     literals = (
         *(before_system, turns.after_system, start),

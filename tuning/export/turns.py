@@ -47,7 +47,10 @@ class Turns:
 
 
 def read_turns(render: Render) -> Turns:
-    """render: the text of a conversation, up to where the model answers. Raises NotTranslatable."""
+    """Find the turns of a chat template by conversations that it renders. Raises NotTranslatable.
+
+    render: the text of a conversation, up to where the model answers.
+    """
     start, prompt_end = split(render(conversation(FIRST)), FIRST)
     before_system, rest = split(render(conversation(FIRST, system=SYSTEM)), SYSTEM)
     after_system, _ = split(rest, FIRST)

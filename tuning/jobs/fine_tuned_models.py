@@ -104,7 +104,10 @@ class FineTunedModels:
         self.serve(replace(result, folder=target), is_tried=True)
 
     def serve(self, model: TrainedModel, *, is_tried: bool = False) -> None:
-        """is_tried: as in ModelHost.add_adapter; others are tried at once. Raises ServerError."""
+        """Let a trained model answer requests. Raises ServerError.
+
+        is_tried: as in ModelHost.add_adapter; others are tried at once.
+        """
         if not model.is_full and not model.base_model:
             self.load(model.name, model.folder)
         elif self._host is None:

@@ -9,7 +9,7 @@ NOT_IN_NAMES = re.compile(r"[^A-Za-z0-9._-]|(?<=\.)\.")
 
 
 def model_name(base_name: str, suffix: str, job_id: str) -> str:
-    """base_name: of the served model; its last part is in the name."""
+    """The name of a fine-tuned model, with the last part of the served model's name in it."""
     base = NOT_IN_NAMES.sub("-", base_name.rpartition("/")[2])
     return f"ft:{base}:{ORGANIZATION}:{suffix}:{short_id(job_id)}"
 

@@ -136,7 +136,7 @@ def estimate(
 
 
 def shortage_error(finding: Finding) -> JobError:
-    """finding: of the memory or the disk."""
+    """The error of a job for which the memory or the disk is too small."""
     resource = finding.name.removeprefix("training ")
     where = "beside serving there is" if resource == "memory" else "TUNING_DIR has"
     message = f"the training needs {finding.need} of {resource}; {where} {finding.have}: {finding.fix}"

@@ -38,7 +38,10 @@ def with_finetuning_type(request: JobRequest, trained: TrainedModel | None) -> J
 def find_starting_point(
     request: JobRequest, trained: TrainedModel | None, models: Mapping[str, TrainedModel]
 ) -> StartingPoint:
-    """trained: what the request names, among `models`; None: the served model. Raises BadRequest."""
+    """The weights with which a job begins. Raises BadRequest.
+
+    trained: what the request names, among `models`; None: the served model.
+    """
     if trained is None:
         return StartingPoint()
     if not trained.is_full:

@@ -11,7 +11,7 @@ MARKS = ("⟦", "⟧")  # around trained text, where there are no colours
 
 
 def dry_run_report(report: Mapping[str, Any], use_colour: bool) -> str:
-    """report: the JSON of a job with dry_run."""
+    """The JSON of a job with dry_run, as text for the terminal."""
     sections = [row_text(row, use_colour) for row in report["shown_rows"]]
     sections.append(table(list(counts(report))))
     if report["memory_plan"]:

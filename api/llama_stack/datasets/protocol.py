@@ -42,7 +42,10 @@ class CreateDatasetRequest(Struct):
 
 
 class DatasetDefinition(Struct):
-    """url: as DataSource.uri"""
+    """A dataset to register.
+
+    url  as DataSource.uri
+    """
 
     identifier: str
     url: str | Url
@@ -123,7 +126,11 @@ class ListDatasets(Struct):
 
 
 class PaginatedRows(Struct):
-    """total_count: of the dataset; next_page_token: null after the last page."""
+    """A page of a dataset's rows.
+
+    total_count      rows of the whole dataset
+    next_page_token  null after the last page
+    """
 
     rows: list[Row]
     total_count: int

@@ -13,7 +13,7 @@ from tuning.types import RegisteredDataset
 def dataset_card(
     dataset: RegisteredDataset, version: ProtocolVersion, rows: Sequence[dict[str, Any]] = ()
 ) -> DatasetCard:
-    """rows: shown in the source if the client sent them there."""
+    """A dataset as clients see it. rows: shown in the source if the client sent them there."""
     source = {name: value for name, value in dataset.source.items() if name != SCHEMA}
     schema = dict(dataset.source.get(SCHEMA, {}))
     uri = source.get("uri", "")

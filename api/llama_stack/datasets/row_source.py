@@ -16,7 +16,10 @@ UNKNOWN_TYPE, JSONL_TYPE = "data:None;", "data:application/jsonl;"
 
 
 def uri_source(uri: str, schema: Mapping[str, Any] | None) -> dict[str, Any]:
-    """schema: the columns and their types, which are shown again and have no other effect."""
+    """The source of rows at a URI.
+
+    schema: the columns and their types, which are shown again and have no other effect.
+    """
     if uri.startswith(UNKNOWN_TYPE):
         uri = JSONL_TYPE + uri.removeprefix(UNKNOWN_TYPE)
     return {"type": "uri", "uri": uri} | ({SCHEMA: dict(schema)} if schema else {})

@@ -56,7 +56,11 @@ class DataConfig(Struct):
 
 
 class OptimizerConfig(Struct):
-    """optimizer_type: adam, adamw or sgd. lr falls to 0; lr_min has no effect."""
+    """The optimizer of a job. The learning rate falls to 0.
+
+    optimizer_type  adam, adamw or sgd
+    lr_min          has no effect
+    """
 
     optimizer_type: str | None = None
     lr: float | None = None
@@ -116,13 +120,19 @@ class PostTrainingRequest(Struct, kw_only=True):
 
 
 class SupervisedFineTuneRequest(PostTrainingRequest, kw_only=True):
-    """model: the base, or a fine-tuned model to go on from; null: the base."""
+    """A supervised job.
+
+    model  the base, or a fine-tuned model to go on from; null: the base
+    """
 
     model: str | None = None
 
 
 class PreferenceOptimizeRequest(PostTrainingRequest, kw_only=True):
-    """finetuned_model: the base, or a fine-tuned model to go on from; null: the base."""
+    """A job that learns preferences (DPO and others).
+
+    finetuned_model  the base, or a fine-tuned model to go on from; null: the base
+    """
 
     finetuned_model: str | None = None
 
@@ -140,7 +150,10 @@ class ListPostTrainingJobs(Struct):
 
 
 class TrainingMetrics(Struct):
-    """perplexity: of the validation set."""
+    """The figures of a checkpoint.
+
+    perplexity  of the validation set
+    """
 
     epoch: int
     train_loss: float

@@ -27,7 +27,11 @@ STATUSES: Mapping[Status, str] = {
 
 
 def job_status(job: Job, checkpoints: Sequence[Checkpoint], says_running: bool) -> JobStatus:
-    """checkpoints: oldest first; says_running: the first clients know "running" for "in_progress"."""
+    """The state of a job.
+
+    checkpoints   oldest first
+    says_running  the first clients know "running" for "in_progress"
+    """
     status = STATUSES[job.status]
     return JobStatus(
         job_uuid=job.id,
@@ -45,7 +49,7 @@ def job_artifacts(job: Job, checkpoints: Sequence[Checkpoint]) -> JobArtifacts:
 
 
 def job_logs(job: Job, events: Sequence[JobEvent]) -> JobLogs:
-    """events: oldest first."""
+    """The log of a job as lines. events: oldest first."""
     lines = [f"{iso_time(event.created)} {event.level.upper()} {event.message}" for event in events]
     if note := _note(job):
         lines.insert(0, f"{iso_time(job.created)} INFO {note}")

@@ -16,7 +16,10 @@ class Violations(Struct):
 
 
 class LlamaStackErrorInfo(Struct):
-    """type, param and code are OpenAI's: its clients call this dialect's /v1/models/{name}."""
+    """An error in Llama Stack's form.
+
+    type, param and code are OpenAI's: its clients call this dialect's /v1/models/{name}.
+    """
 
     detail: Violations | str
     message: str

@@ -115,7 +115,10 @@ class ModelRequest(Struct, kw_only=True):
 
 
 class EmbeddingsRequest(ModelRequest, kw_only=True):
-    """output_dimension: size of the vectors, one that the model allows; default: its full size."""
+    """Texts to embed.
+
+    output_dimension  size of the vectors, one that the model allows; default: its full size
+    """
 
     contents: list[Content]
     output_dimension: int | None = None

@@ -11,7 +11,9 @@ from api.openapi.operation import Operation
 
 
 class CreateConversation(Struct):
-    """items     up to 20 first items of the conversation
+    """A conversation to create.
+
+    items     up to 20 first items of the conversation
     metadata  up to 16 pairs of text
     """
 
@@ -20,13 +22,19 @@ class CreateConversation(Struct):
 
 
 class UpdateConversation(Struct):
-    """metadata  replaces the conversation's"""
+    """A conversation's new metadata.
+
+    metadata  replaces the conversation's
+    """
 
     metadata: dict[str, Any] | None = None
 
 
 class CreateItems(Struct):
-    """items  up to 20 items to add to the end of the conversation"""
+    """Items of a conversation.
+
+    items  up to 20 items to add to the end of the conversation
+    """
 
     items: list[InputItem]
 

@@ -10,7 +10,9 @@ from api.openapi.operation import Operation
 
 
 class CreateJob(Struct):
-    """model            the served model, or a fine-tuned one to go on from
+    """A fine-tuning job to create.
+
+    model            the served model, or a fine-tuned one to go on from
     training_file    id of a file with the purpose fine-tune, or of a dataset
     suffix           up to 64 letters, digits and ._- in the new model's name
     metadata         up to 16 pairs of text

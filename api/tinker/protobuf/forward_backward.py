@@ -92,7 +92,7 @@ def read_chunk(message: memoryview, outer: Fields) -> Chunk:
 
 
 def write_output(logprobs: Sequence[Array], metrics: Mapping[str, float]) -> bytes:
-    """logprobs: of each datum, float32 (N,) or (N, K)."""
+    """The result of a pass. logprobs: of each datum, float32 (N,) or (N, K)."""
     by_shape = groupby(logprobs, lambda array: array.shape[1:])
     records = b"".join(bytes_field(2, write_record(list(arrays))) for _, arrays in by_shape)
     values = {name: double_field(2, value) for name, value in metrics.items()}

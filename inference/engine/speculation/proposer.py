@@ -32,9 +32,10 @@ class Proposer(Protocol):
 def create_proposer(
     kv_cache_manager: KVCacheManager, speculate: int, draft_model: DraftModel | None
 ) -> Proposer | None:
-    """speculate: most drafts of a sequence in a step; None is returned for 0.
+    """What proposes drafts; None if there are none.
 
-    draft_model: writes the drafts; None: they are found in the text.
+    speculate    most drafts of a sequence in a step
+    draft_model  writes the drafts; None: they are found in the text
     """
     if not speculate:
         return None

@@ -64,7 +64,10 @@ class NativeAdapter:
     """The deltas of an adapter, for native code. Owns the memory that the structs point into."""
 
     def __init__(self, num_layers: int, tensors: Mapping[DeltaPlace, DeltaTensors]) -> None:
-        """tensors: of each matrix that changes, in the order in which a step reads them."""
+        """Describe the adapter to native code.
+
+        tensors: of each matrix that changes, in the order in which a step reads them.
+        """
         self.layers = (LayerDeltas * num_layers)()
         self.head = Delta()
         self.max_rank = 0

@@ -32,7 +32,11 @@ ACTIVATION_ATOL = 1e-5  # absolute; the two forms of GELU differ by up to 50 tim
 
 
 class Norm(NamedTuple):
-    """weight: the factors w (width,), float32. epsilon: ε."""
+    """An RMS norm.
+
+    weight   the factors w (width,), float32
+    epsilon  ε
+    """
 
     weight: Tensor
     epsilon: float

@@ -70,7 +70,7 @@ class Breaker:
         self.is_down = self._is_leaving = False
 
     def fail(self, now: float, problem: str, *, is_down: bool = False) -> None:
-        """is_down: the server could not be reached."""
+        """Count a failure of the server. is_down: it could not be reached."""
         self._note(now, has_failed=True)
         self._num_in_a_row += 1
         self.problem, self.failed_at, self.is_down = problem, now, is_down

@@ -18,7 +18,7 @@ MIN_BLOCK = 16  # tokens: with fewer, reading the output layer's weight takes lo
 
 
 def tokens_per_block(vocab_size: int, device: str) -> int:
-    """device: its type."""
+    """How many tokens have their logits at once. device: its type."""
     return max(MIN_BLOCK, LOGITS_BYTES.get(device, LOGITS_BYTES["cpu"]) // (4 * vocab_size))
 
 
