@@ -20,9 +20,9 @@ from inference.native.build import NativeUnavailable
 from inference.native.library import SETTING, library
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
-from tests.engine_probe import EngineProbe
-from tests.families import DEVICE, VOCAB, needs_fused, tiny
-from tests.generation_requests import make_request
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.generation_requests import make_request
+from tests.tiny_models.families import DEVICE, VOCAB, needs_fused, tiny
 
 # Families whose last bits depend on neighbouring rows without DETERMINISTIC; those of most tiny models do
 # not.

@@ -11,7 +11,7 @@ from werkzeug.exceptions import HTTPException
 from api import create_app
 from inference.metrics import Metrics
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"

@@ -9,8 +9,8 @@ from transformers import PreTrainedModel
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import Sampler
 from inference.model import select_runner
-from tests.engine_answers import generate_reference, run_until_idle, submit
-from tests.families import FAMILIES, LLAMAS, UNCACHED, VOCAB, needs_fused, tiny
+from tests.engine.engine_answers import generate_reference, run_until_idle, submit
+from tests.tiny_models.families import FAMILIES, LLAMAS, UNCACHED, VOCAB, needs_fused, tiny
 
 FAST = ("llama", "mistral", "gpt_neo", "bloom", "jamba", "t5", "openai-gpt")
 

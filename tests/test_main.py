@@ -18,8 +18,9 @@ import torch
 
 import main
 from settings.sources import KNOWN_NAMES
-from tests import fake_hub, tiny
-from tests.certificate import make_certificate
+from tests.fakes import fake_hub
+from tests.servers.certificate import make_certificate
+from tests.tiny_models import tiny
 
 ROOT = Path(__file__).parent.parent
 TIMEOUT_S = 120
@@ -122,7 +123,7 @@ def test_the_environments_download_folder_is_the_one_of_transformers(
     variables: dict[str, str], folder: str
 ) -> None:
     code = (
-        "from main import prepare_environment; from tests.parsed_settings import parsed_settings; "
+        "from main import prepare_environment; from tests.settings.parsed_settings import parsed_settings; "
         "settings = parsed_settings(); prepare_environment(settings); "
         "from hub.resolve import make_hub; print(make_hub(settings).cache_dir)"
     )

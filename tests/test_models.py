@@ -7,7 +7,7 @@ import pytest
 
 from inference.models import MAX_SHOWN_CHARS, ModelEntry, Models, UnknownAdapter, UnknownModel
 from inference.types import GenerationRequest
-from tests.fake_backend import FakeAdapters, FakeBackend
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend
 
 FIRST, SECOND = FakeBackend(model_id="acme/small"), FakeBackend(model_id="acme/large")
 MODELS = Models(

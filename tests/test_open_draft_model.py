@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from inference.errors import Unavailable
 from inference.open_draft_model import DraftSource, check_same_tokens, load
 from settings.groups import EngineSettings, ModelSettings
-from tests import tiny
+from tests.tiny_models import tiny
 
 MODEL_SETTINGS = ModelSettings(device="cpu", dtype="float32")
 ENGINE_SETTINGS = EngineSettings(

@@ -30,9 +30,9 @@ from settings.device_defaults import fill_defaults
 from settings.groups import server_settings
 from settings.schema import Settings
 from startup.engine import load, make_backend
-from tests import families, tiny
-from tests.fake_backend import make_models
-from tests.parsed_settings import parsed_settings
+from tests.fakes.fake_backend import make_models
+from tests.settings.parsed_settings import parsed_settings
+from tests.tiny_models import families, tiny
 
 MACHINE = Machine(disk=10**12, ram=10**11, gpus=(), bfloat16_devices=frozenset({"cpu"}), port_error="")
 CONTEXT, ROWS = 40, 3  # not a multiple of the page size

@@ -11,8 +11,8 @@ from inference.engine.sequence import StepOutput
 from inference.errors import Internal
 from inference.model import select_runner
 from inference.sampling import Sampling
-from tests.families import VOCAB, tiny
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
+from tests.tiny_models.families import VOCAB, tiny
 
 POISON = VOCAB - 1
 PROMPT = tuple(range(3, 40))

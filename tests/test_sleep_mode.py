@@ -20,7 +20,7 @@ from inference.sampling import Sampling
 from inference.sleep_mode import SleepMode
 from inference.types import Event, Finished, GenerationRequest, Token
 from settings.groups import BackendSettings, EngineSettings, ModelSettings
-from tests import tiny
+from tests.tiny_models import tiny
 
 PROMPT = tuple(range(5, 45))
 REQUEST = GenerationRequest(PROMPT, Sampling(greedy=True), max_tokens=8, ignore_eos=True)

@@ -6,11 +6,11 @@ import pytest
 
 from inference.engine.speculation.ngram_proposer import NgramProposer
 from inference.sampling import Sampling
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.generation_requests import make_request
 from tests.engine.oracle_proposer import SeededOracleProposer
-from tests.engine_probe import EngineProbe
-from tests.families import tiny
-from tests.generation_requests import make_request
-from tests.speculating_engine import engine, generate, requests
+from tests.engine.speculating_engine import engine, generate, requests
+from tests.tiny_models.families import tiny
 
 FAST = ("llama", "mistral", "gpt_neo", "bloom", "openai-gpt")
 SLOW = ("gemma2", "gpt2", "falcon", "mixtral", "gpt_bigcode")

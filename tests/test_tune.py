@@ -12,7 +12,7 @@ from werkzeug.serving import make_server
 import tune
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 from tests.tuning.scripted_service import ROW
 from tuning.service import TuningService
 

@@ -13,8 +13,8 @@ import use
 from api import create_app
 from inference.errors import Internal
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, Script, make_models, say
-from tests.parsed_settings import parsed_settings
+from tests.fakes.fake_backend import FakeBackend, Script, make_models, say
+from tests.settings.parsed_settings import parsed_settings
 
 
 @contextmanager

@@ -26,9 +26,9 @@ from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
 from inference.model.runner_options import create_pool
 from inference.sampling import Sampling
-from tests import families
-from tests.families import VOCAB, needs_fused, tiny
 from tests.model.fused.llamas import tiny_with_packed_weights
+from tests.tiny_models import families
+from tests.tiny_models.families import VOCAB, needs_fused, tiny
 from tests.walks.event_counts import count_events, run_walks
 from tests.walks.machine import EngineWalk
 from tests.walks.model_reference import FaultyRunner, ModelReference

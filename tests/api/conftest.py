@@ -22,8 +22,8 @@ from api.concurrency_limit import make_permit_reservation
 from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
-from tests.plain_dialect import routes
+from tests.fakes.fake_backend import FakeBackend, make_models
+from tests.fakes.plain_dialect import routes
 from tuning.service import TuningService
 
 MAX_BODY = 1 << 20

@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from inference.types import Finished
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 MESSAGES = [{"role": "user", "content": "hi"}]
 USED = {"stream": True, "stream_options": {"include_usage": True, "continuous_usage_stats": True}}

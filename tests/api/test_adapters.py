@@ -14,8 +14,8 @@ from api.adapters import FetchAdapter, load_adapters
 from hub.client import Hub
 from hub.fetch_adapter import fetch_adapter
 from settings.groups import ServerSettings
-from tests import fake_hub
-from tests.fake_backend import FakeAdapters, FakeBackend, make_models
+from tests.fakes import fake_hub
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models
 
 
 @pytest.fixture

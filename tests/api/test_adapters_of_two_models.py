@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from inference.models import ModelEntry, Models
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeAdapters, FakeBackend
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend
 
 VLLM, SGLANG = "/v1/load_lora_adapter", "/load_lora_adapter"
 SMALL, LARGE, ELSEWHERE = "small", "large", "elsewhere"

@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models, say
+from tests.fakes.fake_backend import FakeBackend, make_models, say
 
 PRIVATE = [
     "localhost", "localhost:8000", "LOCALHOST", "localhost.", "127.0.0.1:8000", "127.9.9.9", "[::1]:8000",

@@ -9,8 +9,8 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models, say
-from tests.plain_dialect import routes
+from tests.fakes.fake_backend import FakeBackend, make_models, say
+from tests.fakes.plain_dialect import routes
 
 
 def client_with(settings: ServerSettings) -> FlaskClient:

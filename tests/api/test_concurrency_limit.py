@@ -13,8 +13,8 @@ from inference.errors import BadRequest
 from inference.models import ModelEntry, Models
 from inference.types import Finished, GenerationRequest, Token
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
-from tests.plain_dialect import PlainWriter
+from tests.fakes.fake_backend import FakeBackend
+from tests.fakes.plain_dialect import PlainWriter
 
 COMPLETION = {"model": "fake/model", "content": "hi"}
 BATCH = {"model": "fake/model", "content_batch": ["a", "b", "c"]}

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from api.doc_pages import find_doc_files
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 ROOT = Path(__file__).parents[2]
 NAMES = find_doc_files(ROOT)

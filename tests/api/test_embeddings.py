@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from api.server.asgi_bridge import NUM_WORKERS
 from tests.api.conftest import LiveServer, read, request
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 Start = Callable[..., LiveServer]
 BODY = {"input": "a"}

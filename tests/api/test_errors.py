@@ -9,7 +9,7 @@ from api import create_app
 from api.errors import render_errors
 from inference.types import GenerationRequest
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, FakeStream, make_models
+from tests.fakes.fake_backend import FakeBackend, FakeStream, make_models
 from tests.process.panicking_tokenizer import make_panicking_tokenizer
 
 

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from inference.backend_load import BackendLoad, Device
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 # What text-generation's client sends for h2oGPT's `generate('What?', max_new_tokens=1)`, nulls included.
 PROBE = {

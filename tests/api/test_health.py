@@ -6,7 +6,7 @@ from api import create_app
 from api.wsgi_environ import DRAINING
 from inference.metrics import Metrics
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 
 def test_health_is_what_llama_stack_clients_expect(client: FlaskClient) -> None:

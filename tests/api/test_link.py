@@ -27,7 +27,7 @@ from inference.link_messages import (
 from inference.remote.frames import FrameParser
 from inference.types import Finished, GenerationRequest
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeAdapters, FakeBackend, make_models, say
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models, say
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from api import create_app
 from api.adapter_sums import MAX_SUMS
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, body_for, refusal
-from tests.fake_backend import FakeAdapters, FakeBackend, make_models
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models
 from tests.lora.peft_adapters import save_adapter
 
 PATH = "/lora-adapters"

@@ -10,7 +10,7 @@ from inference.errors import NotFound
 from inference.models import ModelEntry, Models
 from inference.types import ModelInfo
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 LOADING = {"value": "loading", "detail": "30 %"}
 

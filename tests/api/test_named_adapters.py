@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from inference.models import ModelEntry, Models
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeAdapters, FakeBackend
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend
 
 BASE, TUNED, OTHER = "base", "ft:base:local::1", "other"
 NEODIM = {"prompt": "hi", "generated_tokens_count": 4, "max_total_tokens": 64}

@@ -8,7 +8,7 @@ from werkzeug.routing import Rule
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 from tuning.service import TuningService
 
 ODD_NAMES = {

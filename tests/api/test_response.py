@@ -18,8 +18,8 @@ from inference.backend import Sink
 from inference.errors import Internal, Overloaded, ServerError, Unavailable
 from inference.types import Event, Finished, GenerationRequest, Started, Token
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models, say
-from tests.plain_dialect import PlainWriter, routes
+from tests.fakes.fake_backend import FakeBackend, make_models, say
+from tests.fakes.plain_dialect import PlainWriter, routes
 
 
 def client_of(backend: FakeBackend) -> FlaskClient:

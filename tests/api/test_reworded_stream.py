@@ -10,7 +10,7 @@ from inference.backend import Stream
 from inference.errors import BadRequest, Internal, ServerError
 from inference.types import GenerationRequest, Started
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 REFUSED = BadRequest("response_format", "is not a usable regular expression: unclosed group")
 SCHEMA = {"type": "json_schema", "name": "x", "schema": {"type": "object"}}

@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeAdapters, FakeBackend, make_models
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models
 
 LOAD, UNLOAD = "/load_lora_adapter", "/unload_lora_adapter"
 

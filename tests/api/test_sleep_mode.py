@@ -11,7 +11,7 @@ from api import create_app
 from inference.errors import BadRequest, NotFound
 from inference.link_messages import COUNT_DECODER, FLAG_DECODER, LENGTH_BYTES, read_message
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 KEY = {"Authorization": "Bearer secret"}
 

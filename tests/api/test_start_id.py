@@ -3,7 +3,7 @@
 from api import create_app
 from inference.remote.answer_settings import START_HEADER
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}], "stream": True}
 

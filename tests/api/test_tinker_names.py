@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeAdapters, FakeBackend, make_models
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models
 
 NAME = "tinker://7f6f436d-225d-44c4-9f1e-0d068cc5e750:train:0/sampler_weights/step-000100"
 MESSAGES = [{"role": "user", "content": "hi"}]

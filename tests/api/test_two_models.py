@@ -9,7 +9,7 @@ from werkzeug.test import TestResponse
 from api import create_app
 from inference.models import ModelEntry, Models
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
 NAMES = ["acme/small", "fast", "acme/large", "clever"]

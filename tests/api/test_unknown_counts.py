@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from inference.types import Finished, ModelInfo, Started, Token
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 CHAT = {"messages": [{"role": "user", "content": "hi"}]}
 NEODIM = {"prompt": "hi", "generated_tokens_count": 2, "max_total_tokens": 64}

@@ -17,8 +17,9 @@ from hub.client import Hub
 from hub.repository import Repository
 from hub.resolve import from_folder
 from inference.finding import Finding
-from tests import fake_hub, tiny
-from tests.parsed_settings import parsed_settings
+from tests.fakes import fake_hub
+from tests.settings.parsed_settings import parsed_settings
+from tests.tiny_models import tiny
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 

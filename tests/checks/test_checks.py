@@ -22,7 +22,7 @@ from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding, Refused, format_size
 from inference.model.kv_cost import KVCost
 from inference.process.filesystem import SPARE_BYTES
-from tests import tiny
+from tests.tiny_models import tiny
 
 Planner = Callable[..., Plan]
 GB = 10**9

@@ -16,7 +16,8 @@ from checks.memory.plan import Plan
 from hub.repository import Repository
 from hub.resolve import from_folder
 from inference.finding import Finding
-from tests import fake_hub, tiny
+from tests.fakes import fake_hub
+from tests.tiny_models import tiny
 
 Planner = Callable[..., Plan]
 LookUp = Callable[..., Repository]

@@ -13,7 +13,7 @@ from checks.memory.plan import Plan
 from hub.resolve import from_folder
 from inference.finding import Refused
 from inference.model.load.rope import RopeScaling
-from tests import tiny
+from tests.tiny_models import tiny
 
 Planned = Callable[..., Plan]
 

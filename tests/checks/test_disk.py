@@ -14,7 +14,7 @@ from hub.client import Hub
 from hub.repository import RepoFile, Repository
 from inference.finding import Finding, Refused
 from inference.process.filesystem import SPARE_BYTES, UNCOUNTED, inspect_folder
-from tests import fake_hub
+from tests.fakes import fake_hub
 
 Planner = Callable[..., Plan]
 COUNT = 10

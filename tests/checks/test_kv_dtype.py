@@ -15,7 +15,7 @@ from inference.errors import Unavailable
 from inference.model.paged.q8_0 import head_bytes
 from inference.model.select_runner import select_runner
 from tests.checks.test_runner import raw
-from tests.families import CONTEXT, tiny
+from tests.tiny_models.families import CONTEXT, tiny
 
 Planner = Callable[..., Plan]
 

@@ -6,8 +6,8 @@ import pytest
 
 from checks import layers
 from inference.finding import Refused
-from tests import tiny
-from tests.families import T5
+from tests.tiny_models import tiny
+from tests.tiny_models.families import T5
 
 LLAMA = tiny.LLAMA | {"model_type": "llama", "num_hidden_layers": 12}
 OWN = {"model_type": "own"}  # its layers can only be counted by running its own code

@@ -7,8 +7,8 @@ import pytest
 from checks.machine import Gpu, Machine
 from checks.preflight import plan_repository
 from hub.resolve import resolve_model
-from tests import tiny
-from tests.parsed_settings import parsed_settings
+from tests.settings.parsed_settings import parsed_settings
+from tests.tiny_models import tiny
 
 
 @pytest.mark.parametrize(

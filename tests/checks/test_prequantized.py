@@ -25,8 +25,8 @@ from inference.model.load.loader import load
 from inference.model.load.meta_model import nbytes, try_build_on_meta
 from inference.model.memory_usage import weight_bytes
 from settings.groups import ModelSettings
-from tests import tiny
-from tests.mxfp4_files import in_four_bits
+from tests.tiny_models import tiny
+from tests.tiny_models.mxfp4_files import in_four_bits
 
 Planner = Callable[..., Plan]
 BLOCK = 128

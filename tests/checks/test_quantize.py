@@ -17,7 +17,7 @@ from hub.resolve import from_folder
 from inference.finding import Finding
 from inference.model.kv_cost import KVCost
 from inference.native.library import SETTING, library
-from tests import tiny
+from tests.tiny_models import tiny
 
 Planner = Callable[..., Plan]
 GB = 10**9

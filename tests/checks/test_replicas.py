@@ -7,7 +7,7 @@ import pytest
 from checks.replicas import check_placement, replica_resources
 from inference.finding import Finding
 from inference.replicas.cluster import NodeResources
-from tests.parsed_settings import parsed_settings
+from tests.settings.parsed_settings import parsed_settings
 
 CPU_NODES = [NodeResources(4, 0), NodeResources(8, 0)]
 GPU_NODES = [NodeResources(16, 0), NodeResources(16, 4), NodeResources(16, 2)]

@@ -15,8 +15,8 @@ from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from inference.errors import Unavailable
 from inference.model import select_runner
-from tests import families
-from tests.families import CONTEXT, FAMILIES, UNUSUAL, VOCAB
+from tests.tiny_models import families
+from tests.tiny_models.families import CONTEXT, FAMILIES, UNUSUAL, VOCAB
 
 Planner = Callable[..., Plan]
 

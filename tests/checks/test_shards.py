@@ -10,7 +10,7 @@ from checks import enough_memory, shards
 from checks.machine import Gpu, Machine
 from checks.memory.plan import Plan
 from hub.resolve import from_folder
-from tests import tiny
+from tests.tiny_models import tiny
 
 Planner = Callable[..., Plan]
 

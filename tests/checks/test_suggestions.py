@@ -18,7 +18,7 @@ from checks.suggestions import fits, suggest
 from hub.resolve import resolve_model
 from inference.model.kv_cost import KVCost
 from settings.sources import Source, read_config_file, resolve
-from tests import tiny
+from tests.tiny_models import tiny
 
 Planner = Callable[..., Plan]
 GB = 10**9

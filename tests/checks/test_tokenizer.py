@@ -7,7 +7,7 @@ from checks import tokenizer
 from checks.machine import Machine
 from checks.memory.plan import Plan
 from hub.resolve import from_folder
-from tests import tiny
+from tests.tiny_models import tiny
 
 
 def test_a_tokenizer_without_bounds_is_refused(

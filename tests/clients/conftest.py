@@ -15,8 +15,8 @@ from api.server.serve import HttpServer, serve
 from inference.errors import Overloaded, Unavailable
 from inference.types import CallDelta, Finished, GenerationRequest, Message, Started, Token, Tool, TopLogprob
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, Script, make_models, say
-from tests.serving import serving
+from tests.fakes.fake_backend import FakeBackend, Script, make_models, say
+from tests.servers.serving import serving
 from tests.tuning.scripted_service import FakeAdapters, RecordingHost, make_service
 from tuning.service import TuningService
 

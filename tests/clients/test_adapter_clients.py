@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from tests.clients.environments import run_driver
-from tests.demo_adapter import peft_answer, save_adapter
-from tests.serving import serving
+from tests.lora.demo_adapter import peft_answer, save_adapter
+from tests.servers.serving import serving
 
 pytestmark = pytest.mark.slow
 

@@ -14,7 +14,7 @@ from inference.types import CallDelta, Finished, GenerationRequest, Started
 from settings.groups import ServerSettings
 from tests.clients.agents import AGENTS, Agent
 from tests.clients.conftest import running
-from tests.fake_backend import FakeBackend, Script, say
+from tests.fakes.fake_backend import FakeBackend, Script, say
 
 pytestmark = pytest.mark.slow
 

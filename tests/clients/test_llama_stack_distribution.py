@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from tests.clients.environments import python, run_driver
-from tests.serving import free_port, wait_until_ready
+from tests.servers.serving import free_port, wait_until_ready
 
 pytestmark = pytest.mark.slow
 

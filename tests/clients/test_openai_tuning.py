@@ -8,8 +8,8 @@ import pytest
 import requests
 
 from tests.clients.environments import run_driver
-from tests.demo_adapter import save_adapter
-from tests.serving import ServerProcess, serving
+from tests.lora.demo_adapter import save_adapter
+from tests.servers.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 

@@ -9,9 +9,9 @@ import torch
 from peft import PeftModel
 
 from inference.contrastive_search.search import search
-from tests.families import needs_fused, tiny
 from tests.lora.adapted_engine import AdaptedEngine, prompts
 from tests.lora.peft_adapters import NEW, save_adapter
+from tests.tiny_models.families import needs_fused, tiny
 
 PROMPT = prompts()[1]
 CASES = [

@@ -19,8 +19,8 @@ from inference.errors import BadRequest, NotImplementedHere, Unavailable
 from inference.local import LocalBackend
 from inference.sampling import Sampling
 from inference.types import Constraint, Event, Finished, GenerationRequest, Started, Token
-from tests import tiny
 from tests.local.running import running
+from tests.tiny_models import tiny
 
 CONTEXT = 96
 CONTRASTIVE = Sampling(penalty_alpha=0.6, top_k=4)

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 
 from inference.contrastive_search.search import ProcessLogits, search, supports_contrastive_search
 from inference.model.contiguous.runner import install_hooks
-from tests.families import FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
+from tests.tiny_models.families import FAMILIES, RECURRENT, UNCACHED, UNUSUAL, tiny
 
 PROMPT, SOURCE, COUNT = (5, 6, 7, 8, 9, 10, 11), (20, 21, 22), 20
 # Grouped attention, learned positions, a window shorter than the text, position biases, encoders.

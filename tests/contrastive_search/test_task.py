@@ -11,7 +11,7 @@ from inference.engine.engine import Engine
 from inference.errors import BadRequest, Internal, Overloaded, ServerError
 from inference.sampling import Sampling
 from tests.engine.conftest import FakeRunner, GreedySampler, RecordingSink
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 CONTRASTIVE = Sampling(greedy=True, penalty_alpha=0.6, top_k=4)
 

@@ -16,7 +16,7 @@ from inference.metrics import Metrics
 from settings.groups import ServerSettings
 from settings.schema import NAMES
 from settings.sources import read_sources, resolve
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 ROOT = Path(__file__).parents[2]
 MANIFESTS = ROOT / "deploy" / "kubernetes"

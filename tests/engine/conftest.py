@@ -13,8 +13,8 @@ from inference.engine.sampling.sampler import NAN_LOGITS, PendingSample, Sampled
 from inference.engine.sequence import PromptLogprob, Sequence, StepOutput
 from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, RunnerCapabilities, Swap
 from inference.types import GenerationRequest
-from tests.engine_probe import EngineProbe
-from tests.generation_requests import make_request
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.generation_requests import make_request
 
 VOCAB = 32
 END = 0  # the id that ends answers in these tests

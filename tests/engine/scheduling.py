@@ -6,7 +6,7 @@ from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Sequence
 from inference.engine.waiting_served_ratio import WaitingServedRatio
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 NO_SINK = None  # no output is sent in these tests
 ids = count()

@@ -4,7 +4,7 @@ import torch
 
 from inference.engine.sequence import Matcher, Sequence
 from inference.sampling import Sampling
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 
 class RefusingSink:

@@ -8,7 +8,7 @@ import torch
 from inference.engine.build_batch import PendingIds, build_batch
 from inference.engine.sequence import PromptLogprob, Sequence
 from inference.model.batch import PendingTokens, Swap, make_batch
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 CONTEXT, COLUMNS = 100, 128
 

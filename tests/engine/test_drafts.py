@@ -13,10 +13,10 @@ from inference.engine.speculation.acceptance import max_drafts_of
 from inference.engine.step import accepted_drafts
 from inference.sampling import Sampling
 from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, RecordingSink, logits_after
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.generation_requests import make_request
 from tests.engine.oracle_proposer import OracleProposer, SeededOracleProposer
 from tests.engine.test_sampling import KINDS
-from tests.engine_probe import EngineProbe
-from tests.generation_requests import make_request
 
 
 def make_bench(**shape: object) -> Bench:

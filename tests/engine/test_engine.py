@@ -14,8 +14,8 @@ from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
 from inference.model.batch import Clear
 from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, GreedySampler, RecordingSink
-from tests.engine_probe import EngineProbe
-from tests.generation_requests import make_request
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.generation_requests import make_request
 
 Make = Callable[..., Bench]
 LONG = [7] * 60

@@ -11,7 +11,7 @@ from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
 from inference.model.batch import Batch
 from tests.engine.conftest import FakeRunner, GreedySampler, RecordingSink
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 
 def test_all_work_is_done_on_one_thread_that_is_not_the_callers() -> None:

@@ -18,9 +18,9 @@ from inference.model.batch import Batch
 from inference.sampling import PenaltyWindow, Sampling, Watermark
 from inference.types import GenerationRequest
 from tests.engine.conftest import END, NAN, POISON, VOCAB, RecordingSink
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.generation_requests import make_request
 from tests.engine.next_token_runner import NextTokenRunner
-from tests.engine_probe import EngineProbe
-from tests.generation_requests import make_request
 from tests.walks.async_device import AsyncEchoRunner, AsyncSampler
 from tests.walks.paged_echo_runner import PagedEchoRunner
 

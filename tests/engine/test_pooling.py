@@ -12,7 +12,7 @@ import torch
 from inference.engine.sequence import StepOutput
 from inference.model.batch import Batch
 from tests.engine.conftest import NAN, POISON, Bench, FakeRunner, RecordingSink, hidden_sum
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 from tests.walks.async_device import AsyncEchoRunner, AsyncSampler
 
 MakeBench = Callable[..., Bench]

@@ -8,9 +8,9 @@ import torch
 from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.prompt_scoring import PromptScoring
 from inference.sampling import Sampling
-from tests.families import VOCAB, tiny
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 from tests.lora.adapted_engine import AdaptedEngine
+from tests.tiny_models.families import VOCAB, tiny
 
 PROMPT = [5, 9, 3, 14, 7, 22, 8, 41, 17, 6, 30, 12, 11, 19, 50, 4, 33, 13, 25, 10]  # longer than a step
 CANDIDATES = [[place % VOCAB, 60][: place % 3] for place in range(len(PROMPT) - 1)]

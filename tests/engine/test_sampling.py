@@ -8,7 +8,7 @@ from inference.engine.sampling.sampler import Sampler
 from inference.errors import BadRequest
 from inference.sampling import PenaltyWindow, Sampling, Watermark
 from tests.engine.conftest import FakeRunner, RecordingSink
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 KINDS = {
     "plain": Sampling(),

@@ -13,7 +13,7 @@ from inference.engine.step import ModelStep, StepOutOfMemory
 from inference.errors import Internal
 from inference.model.batch import Batch, Resize, make_batch
 from tests.engine.conftest import NAN, POISON, FakeRunner, GreedySampler, expected_ids
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 CONTEXT = 64
 

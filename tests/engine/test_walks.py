@@ -20,8 +20,8 @@ from inference.engine.sampling.sampler import Sampler
 from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.model.kv_cost import WindowGroup
 from tests.engine.conftest import END, NAN, POISON, VOCAB
-from tests.engine_probe import EngineProbe
-from tests.generation_requests import make_request
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.generation_requests import make_request
 from tests.walks.async_device import AsyncEchoRunner, AsyncSampler
 from tests.walks.echo_reference import KINDS, EchoReference
 from tests.walks.echo_runner import EchoRunner

@@ -1,5 +1,5 @@
 """Fixtures of the tests of hub."""
 
-from tests.preflight_fixtures import client, fake, look_up, machine, planned, tiny_repo
+from tests.checks.preflight_fixtures import client, fake, look_up, machine, planned, tiny_repo
 
 __all__ = ["client", "fake", "look_up", "machine", "planned", "tiny_repo"]

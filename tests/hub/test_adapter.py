@@ -7,8 +7,9 @@ import pytest
 
 from hub.resolve import from_folder
 from inference.finding import Refused
-from tests import fake_hub, tiny
+from tests.fakes import fake_hub
 from tests.hub.look_ups import LookUp, refusal
+from tests.tiny_models import tiny
 
 CONFIG = {"base_model_name_or_path": "acme/base", "peft_type": "LORA"}
 

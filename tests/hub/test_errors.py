@@ -14,8 +14,9 @@ from hub.download import fetch
 from hub.errors import HubUnavailable, explain_hub_errors
 from hub.repository import Repository
 from inference.finding import Finding, Refused
-from tests import fake_hub, tiny
-from tests.fake_hub_faults import ErrorStatus
+from tests.fakes import fake_hub
+from tests.fakes.fake_hub_faults import ErrorStatus
+from tests.tiny_models import tiny
 
 LookUp = Callable[..., Repository]
 

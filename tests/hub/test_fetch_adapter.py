@@ -8,7 +8,7 @@ import pytest
 from hub.client import Hub
 from hub.fetch_adapter import fetch_adapter, split_source
 from inference.finding import Finding, Refused
-from tests import fake_hub
+from tests.fakes import fake_hub
 
 FILES = {
     "adapter_config.json": b'{"peft_type": "LORA"}',

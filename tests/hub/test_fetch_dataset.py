@@ -9,7 +9,7 @@ from hub.client import Hub
 from hub.dataset_files import DatasetSource, select_by_name, select_files
 from hub.fetch_dataset import fetch_dataset
 from inference.finding import Finding, Refused
-from tests import fake_hub
+from tests.fakes import fake_hub
 
 FILES = {
     "README.md": b"# Questions",

@@ -9,7 +9,7 @@ import pytest
 from hub import small_files
 from hub.repository import Repository, is_inside_folder
 from inference.finding import Refused
-from tests import fake_hub
+from tests.fakes import fake_hub
 
 LookUp = Callable[..., Repository]
 HASH = "0" * 40

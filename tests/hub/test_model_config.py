@@ -15,7 +15,7 @@ from checks.memory.plan import Plan
 from hub.model_config import find_faults
 from hub.resolve import from_folder
 from inference.finding import Refused
-from tests import tiny
+from tests.tiny_models import tiny
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import pytest
 from hub.client import Hub
 from hub.push import push_folder
 from inference.errors import BadRequest
-from tests.fake_hub import TOKEN
-from tests.fake_hub_uploads import running_with_uploads
+from tests.fakes.fake_hub import TOKEN
+from tests.fakes.fake_hub_uploads import running_with_uploads
 
 
 @pytest.fixture

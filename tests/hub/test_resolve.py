@@ -17,9 +17,10 @@ from hub.download.partial import PartialFile
 from hub.weight_files import MAX_SMALL_BYTES
 from inference.model.load.loader import load
 from settings.groups import ModelSettings
-from tests import fake_hub, tiny
-from tests.fake_hub_faults import Flip
+from tests.fakes import fake_hub
+from tests.fakes.fake_hub_faults import Flip
 from tests.hub.look_ups import LookUp, refusal
+from tests.tiny_models import tiny
 
 
 def test_only_files_that_loading_reads_are_planned(tiny_repo: fake_hub.Repo, look_up: LookUp) -> None:

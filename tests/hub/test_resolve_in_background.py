@@ -10,7 +10,7 @@ from hub.resolve import resolve_in_background
 from inference.finding import Refused
 from settings.schema import Settings
 from settings.sources import Source, read_config_file, resolve
-from tests import tiny
+from tests.tiny_models import tiny
 
 ROOT = Path(__file__).parents[2]
 

@@ -14,7 +14,8 @@ from huggingface_hub import constants
 from checks.preflight import PreflightReport, preflight
 from hub.resolve import resolve_in_background
 from settings.sources import Source, read_config_file, resolve
-from tests import fake_hub, tiny
+from tests.fakes import fake_hub
+from tests.tiny_models import tiny
 
 ROOT = Path(__file__).parent.parent.parent
 MOST = 2_000_000  # bytes

@@ -4,7 +4,7 @@ import pytest
 from selenium.webdriver import Chrome
 
 from tests.live.browser_page import CHROMIUM, DRIVER, Page, browser, visit
-from tests.serving import ServerProcess, serving
+from tests.servers.serving import ServerProcess, serving
 
 
 @pytest.fixture(scope="session")

@@ -22,7 +22,7 @@ from api.openai.protocol.tokenize import DetokenizeRequest, TokenizeRequest
 from api.openai.responses.protocol import ResponsesRequest
 from api.tgi.protocol import CompatGenerateRequest, EmbedRequest, GenerateRequest
 from api.tgi.protocol import TgiTokenizeRequest as TgiTokenizeBody
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 
 class TextInstances(msgspec.Struct):

@@ -9,7 +9,7 @@ from typing import Any
 
 import requests
 
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 LEEWAY = 4  # descriptors that may be open for other reasons; a leak would show a thousand
 

@@ -10,8 +10,8 @@ import torch
 from peft import PeftModel
 from transformers import AutoTokenizer
 
-from tests.demo_adapter import MODEL, load_model, save_adapter
-from tests.serving import ServerProcess, serving
+from tests.lora.demo_adapter import MODEL, load_model, save_adapter
+from tests.servers.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 

@@ -10,8 +10,8 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.demo_adapter import save_adapter
-from tests.serving import ROOT, free_port
+from tests.lora.demo_adapter import save_adapter
+from tests.servers.serving import ROOT, free_port
 
 pytestmark = pytest.mark.slow
 

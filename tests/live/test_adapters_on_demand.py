@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.demo_adapter import peft_answer, save_adapter
-from tests.serving import ServerProcess, serving
+from tests.lora.demo_adapter import peft_answer, save_adapter
+from tests.servers.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 import requests
 
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 SAMPLED = {"strategy": {"type": "top_p", "temperature": 1.5, "top_p": 0.99}, "max_tokens": 24}
 RULES = " ".join(f"Rule {k}: be kind, brief and right." for k in range(60))

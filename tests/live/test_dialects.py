@@ -6,7 +6,7 @@ from itertools import product
 
 import pytest
 
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 Ask = Callable[[ServerProcess, str, int], str]
 

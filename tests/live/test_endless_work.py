@@ -14,7 +14,7 @@ import pytest
 import requests
 
 from tests.live.hostile import NEODIM, PROMPT, check_response, send
-from tests.serving import ServerProcess, serving
+from tests.servers.serving import ServerProcess, serving
 from tests.structured_output.costly_schemas import combined_patterns
 
 pytestmark = pytest.mark.slow

@@ -6,7 +6,7 @@ import math
 import pytest
 import requests
 
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 PATHS = (
     "/inference/completion",

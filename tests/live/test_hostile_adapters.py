@@ -16,8 +16,8 @@ import requests
 import torch
 from safetensors.torch import load_file, save_file
 
-from tests.demo_adapter import save_adapter
-from tests.serving import ServerProcess, serving
+from tests.lora.demo_adapter import save_adapter
+from tests.servers.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 

@@ -21,7 +21,7 @@ from tests.live.hostile import (
     undisturbed,
 )
 from tests.live.test_hostile import RAW
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 pytestmark = pytest.mark.slow
 

@@ -11,7 +11,7 @@ import pytest
 import requests
 
 from tests.live.hostile import KINDS, PATHS, check_response, undisturbed
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 pytestmark = pytest.mark.slow
 

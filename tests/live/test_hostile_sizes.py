@@ -10,7 +10,7 @@ import requests
 
 from scripts.robustness.hostile_bodies import BODIES, measure
 from tests.live.hostile import CHAT, MESSAGES, NEODIM, PROMPT, TGI, check_response, send, undisturbed
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 pytestmark = pytest.mark.slow
 

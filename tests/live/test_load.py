@@ -11,7 +11,7 @@ import pytest
 
 from api.server.asgi_bridge import NUM_WORKERS
 from tests.live.load_clients import LEEWAY, busy, leave, send_request
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 STREAMS = 64
 HANGUPS = 1000

@@ -16,7 +16,7 @@ import requests
 from api.server.asgi_bridge import NUM_WORKERS
 from tests.live.hostile import send, undisturbed
 from tests.live.load_clients import LEEWAY, busy, fetch, leave, send_request
-from tests.serving import ServerProcess, serving
+from tests.servers.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,7 @@ import pytest
 import requests
 
 from tests.api.neodim.test_neodim_generate import CHAT
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 BODY = CHAT | {"prompt": "Q: What's the capital of France?\nA:", "generated_tokens_count": 12}
 END = r"(?i)(?<!\W(?:dr|jr|mr|mrs|ms|prof|sr|st))[.!?](?=\s|$)"

@@ -9,7 +9,7 @@ import pytest
 import requests
 
 from inference.remote.answer_settings import SETTING_OF_KEY, answer_settings
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 pytestmark = pytest.mark.slow
 

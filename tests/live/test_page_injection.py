@@ -9,7 +9,7 @@ from selenium.webdriver import Chrome, Keys
 
 from inference.errors import BadRequest
 from tests.api.conftest import served
-from tests.fake_backend import FakeAdapters, FakeBackend, say
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend, say
 from tests.live.browser_page import Page, visit
 from tests.tuning.scripted_service import make_service
 

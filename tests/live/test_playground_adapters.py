@@ -7,9 +7,9 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.support.ui import Select
 
-from tests.demo_adapter import peft_answer, save_adapter
 from tests.live.browser_page import DIALECTS, Page, visit
-from tests.serving import ServerProcess, serving
+from tests.lora.demo_adapter import peft_answer, save_adapter
+from tests.servers.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 

@@ -8,7 +8,7 @@ from selenium.webdriver import Chrome, Keys
 from inference.backend_load import BackendLoad, Device
 from inference.errors import Unavailable
 from tests.api.conftest import served
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 from tests.live.browser_page import DIALECTS, SENT_TO, Page, visit
 
 GB = 10**9

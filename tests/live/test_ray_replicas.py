@@ -22,7 +22,7 @@ import requests
 from scripts.loopback import free_port
 from scripts.robustness.killed_replicas import StreamedAnswer, read_answer
 from scripts.robustness.server import Server
-from tests.serving import ROOT, wait_until_ready
+from tests.servers.serving import ROOT, wait_until_ready
 
 pytest.importorskip("ray", reason="Ray is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import requests
 
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"

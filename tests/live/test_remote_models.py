@@ -6,7 +6,7 @@ from collections.abc import Iterator
 import pytest
 import requests
 
-from tests.serving import ServerProcess, serving
+from tests.servers.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 

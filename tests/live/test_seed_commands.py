@@ -17,9 +17,9 @@ import requests
 
 from settings.flags import parse
 from settings.sources import KNOWN_NAMES, read_sources, resolve
-from tests import tiny
-from tests.forked_main import ForkedMain
-from tests.serving import ROOT, free_port, wait_until_ready
+from tests.servers.forked_main import ForkedMain
+from tests.servers.serving import ROOT, free_port, wait_until_ready
+from tests.tiny_models import tiny
 
 CONTEXT = 2048
 TGI_PROMPT = {"inputs": "What?", "parameters": {"max_new_tokens": 1}}

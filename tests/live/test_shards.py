@@ -9,8 +9,8 @@ import psutil
 import pytest
 import requests
 
-from tests import tiny
-from tests.serving import ServerProcess, serving
+from tests.servers.serving import ServerProcess, serving
+from tests.tiny_models import tiny
 
 QUESTION = {"model": "m", "prompt": "The capital of France", "max_tokens": 12, "temperature": 0}
 FLAGS = ("--served-names", "m", "--device", "cpu", "--dtype", "float32", "--log-level", "warning")

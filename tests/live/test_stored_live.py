@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 import requests
 
-from tests.forked_main import ForkedMain
-from tests.serving import ServerProcess, free_port, serving, wait_until_ready
+from tests.servers.forked_main import ForkedMain
+from tests.servers.serving import ServerProcess, free_port, serving, wait_until_ready
 
 pytestmark = pytest.mark.slow
 

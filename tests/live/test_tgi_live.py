@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import requests
 
-from tests.serving import ServerProcess
+from tests.servers.serving import ServerProcess
 
 pytestmark = pytest.mark.slow
 

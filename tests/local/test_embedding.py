@@ -20,8 +20,8 @@ from inference.local import LocalBackend
 from inference.local.embedding_inputs import MAX_INPUTS
 from inference.sampling import Sampling
 from inference.types import Event, GenerationRequest, Token
-from tests import tiny
 from tests.local.running import running
+from tests.tiny_models import tiny
 
 CONTEXT = 128
 LONG = GenerationRequest("Once", Sampling(greedy=True), max_tokens=90, ignore_eos=True)

@@ -25,8 +25,8 @@ from inference.types import (
     Token,
     Tool,
 )
-from tests import tiny
 from tests.local.running import running
+from tests.tiny_models import tiny
 
 CONTEXT = 128
 GREEDY = Sampling(greedy=True)

@@ -6,7 +6,7 @@ from inference.errors import TooLong
 from inference.local.input_processor import InputProcessor
 from inference.text.vocabulary import Vocabulary
 from inference.types import GenerationRequest
-from tests import tiny
+from tests.tiny_models import tiny
 
 
 def ids(count: int, max_input_tokens: int | None, **changes: int) -> int:

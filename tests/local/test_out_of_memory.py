@@ -20,9 +20,9 @@ from inference.structured_output import GrammarCompiler
 from inference.structured_output.compiler import GrammarMatcher
 from inference.text.chat_template import ChatTemplate
 from settings.groups import ServerSettings
-from tests import tiny
-from tests.fake_backend import make_models
+from tests.fakes.fake_backend import make_models
 from tests.local.running import running
+from tests.tiny_models import tiny
 
 GREEDY = {"max_tokens": 4, "temperature": 0}
 COMPLETION = ("/v1/completions", {"prompt": "Once", **GREEDY})

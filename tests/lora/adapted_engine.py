@@ -14,10 +14,10 @@ from inference.lora.load import load_adapter
 from inference.model import select_runner
 from inference.model.lora.runner import AdapterRunner
 from inference.sampling import Sampling
-from tests.engine_answers import AnswerCollector, run_until_idle
-from tests.families import VOCAB
-from tests.generation_requests import make_request
+from tests.engine.engine_answers import AnswerCollector, run_until_idle
+from tests.engine.generation_requests import make_request
 from tests.lora.peft_adapters import NEW
+from tests.tiny_models.families import VOCAB
 
 GREEDY = Sampling(greedy=True)
 MAX_RANK = 64

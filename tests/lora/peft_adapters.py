@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import PreTrainedModel
 
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 NEW = 8  # tokens of an answer
 

@@ -4,7 +4,6 @@ from pathlib import Path
 
 import pytest
 
-from tests.families import needs_fused, tiny
 from tests.lora.adapted_engine import AdaptedEngine, prompts
 from tests.lora.peft_adapters import (
     NEW,
@@ -14,6 +13,7 @@ from tests.lora.peft_adapters import (
     peft_choices,
     save_adapter,
 )
+from tests.tiny_models.families import needs_fused, tiny
 
 RUNNERS = (pytest.param("fused", marks=needs_fused), "paged", "contiguous", "uncached")
 

@@ -13,9 +13,9 @@ from inference.lora.config import read_config
 from inference.lora.files import TensorFile, read_shapes
 from inference.lora.gguf_adapter import AdapterFolders
 from inference.lora.keys import TensorRole, group_keys
-from tests.families import tiny
 from tests.lora.adapted_engine import AdaptedEngine, prompts
 from tests.lora.peft_adapters import peft_answers, save_adapter
+from tests.tiny_models.families import tiny
 from tuning.export.gguf_file.write import SUFFIXES, heads_of, interleave_halves
 
 ARCHES = {"llama": gguf.MODEL_ARCH.LLAMA, "qwen2": gguf.MODEL_ARCH.QWEN2}

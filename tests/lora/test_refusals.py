@@ -18,8 +18,8 @@ from inference.lora.check import check_adapter
 from inference.lora.load import load_adapter
 from inference.model import select_runner
 from inference.model.lora.runner import AdapterRunner
-from tests.families import tiny
 from tests.lora.peft_adapters import save_adapter
+from tests.tiny_models.families import tiny
 
 CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 KEY = "base_model.model.model.layers.0.self_attn.q_proj.lora_A.weight"

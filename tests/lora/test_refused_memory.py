@@ -15,8 +15,8 @@ from inference.model import select_runner
 from inference.model.lora import modules, runner, verify, weights
 from inference.model.lora.runner import AdapterRunner
 from inference.process.memory_shortage import is_memory_shortage
-from tests.families import needs_fused, tiny
 from tests.lora.peft_adapters import save_adapter
+from tests.tiny_models.families import needs_fused, tiny
 
 FILES = {module.__file__ for module in (load_module, modules, runner, verify, weights)}
 CLEANUP = {"remove", "__exit__"}  # they allocate nothing

@@ -18,12 +18,12 @@ from inference.model.lora.weights import AdapterWeights
 from inference.model.quantization.packed_tensor import PackedTensor
 from inference.model.reference import ordinary_token_ids
 from settings.groups import EngineSettings, ModelSettings
-from tests import tiny as tiny_folder
-from tests.engine_answers import AnswerCollector
-from tests.families import needs_fused, tiny
-from tests.generation_requests import make_request
+from tests.engine.engine_answers import AnswerCollector
+from tests.engine.generation_requests import make_request
 from tests.lora.adapted_engine import GREEDY, AdaptedEngine, prompts
 from tests.lora.peft_adapters import NEW, save_adapter
+from tests.tiny_models import tiny as tiny_folder
+from tests.tiny_models.families import needs_fused, tiny
 
 WIDE = {"hidden_size": 64, "intermediate_size": 128}
 MAX_ERROR = 0.25  # standard deviations of the logits: native products round activations to 8 bits

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.families import tiny
 from tests.lora.adapted_engine import AdaptedEngine, prompts
 from tests.lora.peft_adapters import peft_answers, save_adapter
-from tests.shared_model import open_shared, running_ranks
+from tests.model.tensor_parallel.shared_model import open_shared, running_ranks
+from tests.tiny_models.families import tiny
 
 TIED = {"tie_word_embeddings": True}
 ATTENTION = ["q_proj", "v_proj"]

@@ -16,11 +16,11 @@ from inference.engine.background import BackgroundTask
 from inference.errors import Overloaded
 from inference.lora.registry import AdapterLease, AdapterRegistry
 from inference.sampling import Sampling
-from tests.engine_answers import AnswerCollector
-from tests.families import VOCAB, needs_fused, tiny
-from tests.generation_requests import make_request
+from tests.engine.engine_answers import AnswerCollector
+from tests.engine.generation_requests import make_request
 from tests.lora.adapted_engine import MAX_RANK, AdaptedEngine
 from tests.lora.peft_adapters import NEW, generate_greedily, peft_answers, save_adapter
+from tests.tiny_models.families import VOCAB, needs_fused, tiny
 
 BASE = -1
 

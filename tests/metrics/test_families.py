@@ -17,7 +17,7 @@ from inference.metrics import Metrics
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, Started
 from settings.groups import BackendSettings, EngineSettings, ModelSettings, ServerSettings
-from tests.fake_backend import make_models
+from tests.fakes.fake_backend import make_models
 
 DEMO = Path(__file__).parent.parent.parent / "models" / "demo"
 CONTEXT = 200

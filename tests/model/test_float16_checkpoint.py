@@ -13,7 +13,7 @@ from inference.model.load.loader import load
 from inference.model.quantization.packed_tensor import PackedWeight
 from inference.model.select_runner import select_runner
 from settings.groups import ModelSettings
-from tests import tiny
+from tests.tiny_models import tiny
 
 IDS = torch.tensor([[5, 6, 7, 8]])
 

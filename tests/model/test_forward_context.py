@@ -15,7 +15,7 @@ from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.forward_context import ForwardContext, get_forward_context, set_forward_context
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 CONTEXT, PROMPT, STEPS = 64, 5, 6
 IDS = torch.randint(3, 90, (PROMPT + STEPS,), generator=torch.Generator().manual_seed(2)).tolist()

@@ -18,7 +18,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwe
 
 from checks.memory.overhead import DEFAULT_OVERHEAD
 from inference.model.merge_projections import mergeable_layers
-from tests.serving import ROOT
+from tests.servers.serving import ROOT
 
 PAGE, ALIGNMENT = 2 << 20, 512  # bytes: of a page, and of the blocks that torch allocates
 GB = 10**9
@@ -136,7 +136,8 @@ def test_memory_for_the_weights_and_no_group_runs_out() -> None:
 @pytest.mark.parametrize("own", ["", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
 def test_a_start_switches_expandable_segments_on_unless_the_user_set_something_else(own: str) -> None:
     program = (
-        "import os; from main import prepare_environment; from tests.parsed_settings import parsed_settings; "
+        "import os; from main import prepare_environment; "
+        "from tests.settings.parsed_settings import parsed_settings; "
         "prepare_environment(parsed_settings()); print(os.environ.get('PYTORCH_CUDA_ALLOC_CONF'))"
     )
     environment = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}

@@ -16,7 +16,7 @@ from inference.model.merge_projections import (
     merge_projections,
 )
 from inference.model.reference import Reference
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 FUSED = {"llama": 4, "phi": 2, "mixtral": 2, "gemma3_text": 4, "deepseek_v3": 4}
 IDS = torch.tensor([[5, 9, 13, 40, 41, 42, 43]])

@@ -10,7 +10,7 @@ from inference.model.load.loader import load
 from inference.model.quantization.packed_tensor import PackedTensor
 from inference.model.select_runner import select_runner
 from settings.groups import ModelSettings
-from tests.mxfp4_files import in_four_bits
+from tests.tiny_models.mxfp4_files import in_four_bits
 
 IDS = torch.tensor([[5, 6, 7, 8]])
 STACKS = (".experts.gate_up_proj", ".experts.down_proj")

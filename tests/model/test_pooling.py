@@ -22,9 +22,9 @@ from inference.model.pooling import embedding_sizes
 from inference.model.select_runner import select_runner
 from inference.model.uncached.runner import UncachedRunner
 from inference.sampling import Sampling
-from tests.families import CONTEXT, FAMILIES, UNCACHED, tiny
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 from tests.model.fused.llamas import tiny_with_packed_weights
+from tests.tiny_models.families import CONTEXT, FAMILIES, UNCACHED, tiny
 
 TEXTS = [(5, 6, 7, 8, 9, 10, 11), (40,), (5, 6, 7, 90), tuple(range(3, 60))]
 BUDGET = 16  # tokens of a step: the longest text is computed in chunks

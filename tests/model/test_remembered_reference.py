@@ -14,7 +14,7 @@ from inference.model.reference import ROWS, Reference
 from inference.model.remembered_reference import FOLDER, MAX_FILES, remembered_reference
 from inference.model.select_runner import select_runner
 from inference.process.cache_folder import cache_folder
-from tests import tiny
+from tests.tiny_models import tiny
 
 EXACT = 1e-3
 

@@ -9,7 +9,7 @@ from inference.model.batch import Batch, Resize, make_batch
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 IDS = (3, 4, 5, 6, 7)
 

@@ -13,7 +13,7 @@ from inference.model.batch import Batch, Resize
 from inference.model.contiguous import position_fixes
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.select_runner import Candidate, select_runner
-from tests.families import (
+from tests.tiny_models.families import (
     ATTENTION,
     CONTEXT,
     ENCODERS,
@@ -24,7 +24,7 @@ from tests.families import (
     needs_fused,
     tiny,
 )
-from tests.walk import RunnerWalk, plain
+from tests.walks.batch_walk import RunnerWalk, plain
 
 PLENTY = 1 << 24
 

@@ -28,8 +28,9 @@ from inference.native.packed_matrix import PackedMatrix
 from inference.native.weight_cache.file import map_weight_file
 from inference.native.weight_cache.source_files import cached_files
 from settings.groups import ModelSettings
-from tests import families, mxfp4_files, tiny, weight_caches
-from tests.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
+from tests.model import weight_caches
+from tests.model.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
+from tests.tiny_models import families, mxfp4_files, tiny
 
 IDS = torch.tensor([[5, 6, 7, 8, 9]])
 

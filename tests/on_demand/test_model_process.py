@@ -11,7 +11,7 @@ from inference.on_demand.managed_model import LoadFailed
 from inference.on_demand.model_process import ModelProcess
 from inference.process.memory_shortage import describe
 from settings.model_list import RemoteModel, parse_entry
-from tests.parsed_settings import parsed_settings
+from tests.settings.parsed_settings import parsed_settings
 
 
 def make_process(folder: Path) -> ModelProcess:

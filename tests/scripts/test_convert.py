@@ -14,7 +14,8 @@ from inference.errors import BadRequest
 from inference.model.load.loader import load
 from scripts import convert
 from settings.groups import ModelSettings
-from tests import fake_hub, tiny
+from tests.fakes import fake_hub
+from tests.tiny_models import tiny
 
 
 def pickled(folder: Path, num_files: int = 1, **changes: object) -> Path:

@@ -29,11 +29,11 @@ from selftest.report import (
     format_selftest_table,
 )
 from selftest.scenarios import CollectedAnswer
-from tests import tiny
 from tests.engine.conftest import FakeRunner, GreedySampler, RecordingSink
-from tests.engine_probe import EngineProbe
-from tests.generation_requests import make_request
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.generation_requests import make_request
 from tests.selftest.planned_engine import CONTEXT, MACHINE, ROWS, by_term, open_plan, plan_in_folder
+from tests.tiny_models import tiny
 
 BUDGET = 100
 STEP = StepStats(1, 1, 0, False, 0.1, False)

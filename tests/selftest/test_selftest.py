@@ -16,7 +16,7 @@ from selftest import run, selftest
 from selftest.compare import Comparison, Divergence, compare
 from selftest.scenarios import CollectedAnswer, make_request
 from settings.groups import EngineSettings, ModelSettings
-from tests.engine_probe import EngineProbe
+from tests.engine.engine_probe import EngineProbe
 
 DEMO = Path(__file__).parent.parent.parent / "models" / "demo"
 

@@ -12,8 +12,8 @@ from inference.factory import LoadedEngine
 from selftest import run
 from settings.schema import Settings
 from startup import one_model
-from tests.parsed_settings import parsed_settings
 from tests.selftest.test_selftest import DEMO, Mixing, engine
+from tests.settings.parsed_settings import parsed_settings
 
 
 @pytest.fixture(autouse=True)

@@ -10,8 +10,8 @@ from inference.factory import LoadedEngine
 from inference.model.paged.kv_pool import PAGE_SIZE
 from selftest.memory_report import MemoryReport
 from selftest.scenarios import CollectedAnswer, make_request
-from tests import families, tiny
 from tests.selftest.planned_engine import MACHINE, ROWS, by_term, open_plan, plan_in_folder
+from tests.tiny_models import families, tiny
 
 pytestmark = pytest.mark.slow
 

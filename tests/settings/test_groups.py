@@ -7,7 +7,7 @@ import pytest
 from settings.device_defaults import fill_defaults
 from settings.groups import EngineSettings, ModelSettings, ServerSettings, group, server_settings
 from settings.schema import Settings
-from tests.parsed_settings import parsed_settings
+from tests.settings.parsed_settings import parsed_settings
 
 SETTINGS = {field.name for field in fields(Settings)}
 UNITS = ("_bytes", "_s")

@@ -8,7 +8,7 @@ from settings.entry_values import BadEntry
 from settings.model_list import parse_models
 from settings.schema import BadSetting
 from settings.sources import settings_of_model
-from tests.parsed_settings import parsed_settings
+from tests.settings.parsed_settings import parsed_settings
 
 SMALL, LARGE = {"base_model": "acme/small"}, {"base_model": "acme/large"}
 

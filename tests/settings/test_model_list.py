@@ -9,7 +9,7 @@ from settings.entry_values import BadEntry
 from settings.local_model import LocalModel
 from settings.model_list import RemoteModel, parse_models
 from settings.schema import BadSetting
-from tests.parsed_settings import parsed_settings
+from tests.settings.parsed_settings import parsed_settings
 
 ENTRY = {"base_model": "a/b", "inference_server": "vllm_chat:h:8000"}
 

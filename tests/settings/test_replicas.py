@@ -6,7 +6,7 @@ import pytest
 
 from settings.replicas import ReplicaSpec, parse_replicas
 from settings.schema import BadSetting
-from tests.parsed_settings import parsed_settings
+from tests.settings.parsed_settings import parsed_settings
 
 SERVERS = "http://a:8000,http://b:8000"
 

@@ -6,7 +6,7 @@ import pytest
 
 from inference.replicas.cluster import NodeResources
 from startup.replicas import check_on_cluster, front_settings, replica_settings
-from tests.parsed_settings import parsed_settings
+from tests.settings.parsed_settings import parsed_settings
 
 CPU, GPU = NodeResources(4, 0), NodeResources(1, 2)
 

@@ -19,7 +19,7 @@ from inference.errors import BadRequest, NotImplementedHere
 from inference.sampling import Sampling
 from inference.structured_output import GrammarChecker, GrammarCompiler
 from inference.types import Constraint
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 from tests.structured_output.conftest import RandomWriter, allowed_ids, make_tokenizer
 from tests.structured_output.costly_schemas import combined_patterns
 

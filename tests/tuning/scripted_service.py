@@ -10,7 +10,7 @@ from typing import Any
 
 from inference.errors import BadRequest, NotFound
 from inference.lora.adapter import AdapterCard
-from tests.fake_backend import FakeAdapters, FakeBackend, make_models
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models
 from tuning.jobs.workspace import Programs
 from tuning.service import TuningService
 from tuning.types import FINISHED, Job, JobRequest, Status, TrainingBase

@@ -18,7 +18,7 @@ from inference.engine.sequence import StepOutput
 from inference.model.kv_cost import WindowGroup
 from inference.types import GenerationRequest
 from tests.engine.conftest import FakeRunner
-from tests.engine_probe import EngineProbe
+from tests.engine.engine_probe import EngineProbe
 from tests.walks.paged_echo_runner import Ids, PagedEchoRunner
 
 

@@ -20,7 +20,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 from tests.walks.tracked_request import TrackedRequest
 from tests.walks.world import World
 

@@ -14,7 +14,7 @@ from inference.engine.sampling.sampler import SampledToken
 from inference.engine.sequence import PromptLogprob
 from inference.model.batch import Batch, Runner
 from inference.types import GenerationRequest
-from tests.walk import plain
+from tests.walks.batch_walk import plain
 
 
 @dataclass

@@ -15,7 +15,7 @@ from inference.errors import Overloaded, TooLong
 from inference.model.batch import Batch
 from inference.types import GenerationRequest
 from tests.engine.conftest import NAN
-from tests.engine_probe import EngineProbe
+from tests.engine.engine_probe import EngineProbe
 from tests.walks.invariants import check_invariants
 from tests.walks.tracked_request import ReferenceOutputs, TrackedRequest, check_request
 

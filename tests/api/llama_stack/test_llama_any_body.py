@@ -7,7 +7,7 @@ from hypothesis import strategies as some
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 CLIENT = create_app(make_models(FakeBackend()), ServerSettings()).test_client()
 

@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, embedding, make_models
+from tests.fakes.fake_backend import FakeBackend, embedding, make_models
 
 PATHS = ("/inference/embeddings", "/alpha/inference/embeddings", "/v1/inference/embeddings")
 

@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from inference.errors import BadRequest, Overloaded, ServerError, TooLong, Unavailable
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 USER = {"role": "user", "content": "hi"}
 OK = {"model": "fake/model", "messages": [USER]}

@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from inference.types import CallDelta, Event, Finished, Started, Token, TopLogprob
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 ASK = {"model": "fake/model", "messages": [{"role": "user", "content": "hi"}]}
 COMPLETE = {"model": "fake/model", "content": "Once"}

@@ -9,7 +9,7 @@ from api import create_app
 from inference.content import MessageContent, TextPart, content_text, parts_of
 from inference.types import Constraint, GenerationRequest, Message, Tool, ToolCall
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeAdapters, FakeBackend, make_models
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models
 
 USER = {"role": "user", "content": "hi"}
 USER_MESSAGE = Message("user", "hi")

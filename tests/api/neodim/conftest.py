@@ -11,7 +11,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from inference.backend import Backend
 from settings.groups import ServerSettings
-from tests.fake_backend import make_models
+from tests.fakes.fake_backend import make_models
 
 VECTORS = Path(__file__).parents[2] / "vectors"
 

@@ -14,7 +14,7 @@ from api.neodim.stop_strings import StopTracker, make_finder
 from inference.errors import BadRequest, Internal
 from inference.types import Event, Finished, GenerationRequest, Token
 from tests.api.neodim.tokenizers import ScriptedBackend
-from tests.fake_backend import FakeStream
+from tests.fakes.fake_backend import FakeStream
 
 
 def ignore(events: list[Event]) -> None: ...

@@ -2,7 +2,7 @@
 
 from tests.api.neodim.conftest import body, client
 from tests.api.neodim.tokenizers import ScriptedBackend
-from tests.fake_backend import FakeAdapters
+from tests.fakes.fake_backend import FakeAdapters
 
 
 def test_an_adapter_is_named_in_the_body() -> None:

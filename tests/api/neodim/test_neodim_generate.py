@@ -18,7 +18,7 @@ from inference.types import Finished, GenerationRequest
 from inference.validation import check_request
 from tests.api.neodim.conftest import Ask, body, client, lines
 from tests.api.neodim.tokenizers import ScriptedBackend
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 # Everything that neodim-chat sends.
 CHAT = {

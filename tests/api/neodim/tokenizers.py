@@ -14,7 +14,7 @@ from inference.types import (
     Started,
     Token,
 )
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 SPLITS: dict[str, Callable[[str], list[bytes]]] = {
     "words": lambda text: encode_all(re.findall(r" ?[A-Za-z]+| ?[0-9]+| ?[^A-Za-z0-9\s]+|\s", text)),

@@ -12,7 +12,7 @@ from inference.finding import Finding, Refused
 from inference.lora.file_names import ADAPTER_FILES
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, body_for, refusal
-from tests.fake_backend import FakeAdapters, FakeBackend, make_models
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models
 
 LOAD, UNLOAD = "/v1/load_lora_adapter", "/v1/unload_lora_adapter"
 OUTSIDE = "must be the folder of an adapter below ADAPTER_DIRS"

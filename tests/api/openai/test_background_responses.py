@@ -13,7 +13,7 @@ from api.store.store import Store
 from inference.errors import BadRequest, Unavailable
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import RESPONSES, body_for, get_response
-from tests.fake_backend import FakeBackend, make_models, say
+from tests.fakes.fake_backend import FakeBackend, make_models, say
 
 SLOW = say("a", "b", pause_s=30.0)
 

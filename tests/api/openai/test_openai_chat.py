@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from inference.types import CallDelta, Finished, Started, Token, TopLogprob
 from tests.api.openai.app_requests import CHATS, USER, WEATHER, chunks, get_response
-from tests.fake_backend import FakeBackend, Script, say
+from tests.fakes.fake_backend import FakeBackend, Script, say
 
 TGIS_CLIENTS = ("python-requests/2.32.5", "Python/3.11 aiohttp/3.13.2")  # of text-generation
 NAMED = {"type": "function", "function": {"name": "get_weather"}}

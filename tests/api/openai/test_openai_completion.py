@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from inference.types import Finished, GenerationRequest, PromptToken, Started, Token, TopLogprob
 from tests.api.openai.app_requests import COMPLETIONS, body_for, chunks, get_response
-from tests.fake_backend import FakeBackend, Script, say
+from tests.fakes.fake_backend import FakeBackend, Script, say
 
 INF = float("inf")
 TOP = (TopLogprob(5, " a", -0.1), TopLogprob(6, " b", -2.0), TopLogprob(7, " c", -3.0))

@@ -14,7 +14,7 @@ from api.store.access import NOTHING_STORED
 from inference.errors import Overloaded
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, body_for, refusal
-from tests.fake_backend import FakeBackend, make_models, say
+from tests.fakes.fake_backend import FakeBackend, make_models, say
 
 
 @pytest.mark.parametrize("path", [CHATS, COMPLETIONS, RESPONSES])

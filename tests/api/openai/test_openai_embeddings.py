@@ -13,7 +13,7 @@ from inference.embedding import Embedding
 from inference.errors import Internal
 from inference.types import Message
 from tests.api.openai.app_requests import refusal
-from tests.fake_backend import FakeBackend, embedding
+from tests.fakes.fake_backend import FakeBackend, embedding
 
 EMBEDDINGS = "/v1/embeddings"
 

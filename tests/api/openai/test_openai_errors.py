@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from inference.errors import BadRequest, MaxTokensTooLarge, Overloaded, ServerError, TooLong, Unavailable
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, body_for, refusal
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 NAMED = {"type": "function", "function": {"name": "other"}}
 IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,aa"}}

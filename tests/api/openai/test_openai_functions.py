@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from inference.types import CallDelta, Finished, Message, Started, Token, Tool, ToolCall
 from tests.api.openai.app_requests import CHATS, USER, chunks, get_response
-from tests.fake_backend import FakeBackend, Script
+from tests.fakes.fake_backend import FakeBackend, Script
 
 FUNCTION = {"name": "get_weather", "description": "Weather", "parameters": {"type": "object"}}
 CALL: Script = [

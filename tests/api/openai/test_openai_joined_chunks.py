@@ -11,7 +11,7 @@ from api import create_app
 from inference.types import CallDelta, Event, Finished, Started, Token, TopLogprob
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, WEATHER, chunks, events, get_response
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 TEXTS = ("", " a", "é", "\n", '{"x": ', "😀", "</tool>")
 NUM_ANSWERS = 3

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from inference.content import MessageContent, TextPart
 from inference.types import GenerationRequest, Message, ToolCall
 from tests.api.openai.app_requests import CHATS, RESPONSES, USER, get_response
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 
 @pytest.fixture

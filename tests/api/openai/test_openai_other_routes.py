@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from inference.errors import NotImplementedHere
 from inference.types import CallDelta, Finished, Started, Token
 from tests.api.openai.app_requests import RESPONSES, events, get_response, refusal
-from tests.fake_backend import FakeBackend, embedding, say
+from tests.fakes.fake_backend import FakeBackend, embedding, say
 
 EMBEDDINGS = "/v1/embeddings"
 TEXT = ["output_item.added", "content_part.added", "output_text.delta"]

@@ -13,7 +13,7 @@ from inference.sampling import Sampling
 from inference.types import Constraint, GenerationRequest, Message, TemplateOptions, Tool, ToolCall
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, USER, WEATHER, get_response
-from tests.fake_backend import FakeBackend, make_models, say
+from tests.fakes.fake_backend import FakeBackend, make_models, say
 
 SCHEMA = {"type": "object", "properties": {"a": {"type": "string"}}}
 CONTEXT = 128  # FakeBackend's

@@ -6,7 +6,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from inference.prefix_blocks import block_hashes
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 PATH = "/v1/prefix_events"
 KEY = {"Authorization": "Bearer secret"}

@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from inference.errors import Unavailable
 from inference.types import CallDelta, Finished, Started
 from tests.api.openai.app_requests import RESPONSES, events, get_response
-from tests.fake_backend import FakeBackend, Script, say
+from tests.fakes.fake_backend import FakeBackend, Script, say
 
 FUNCTION = {"type": "function", "name": "wait", "parameters": {"type": "object"}}
 CUSTOM = {"type": "custom", "name": "exec"}

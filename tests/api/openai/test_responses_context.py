@@ -10,7 +10,7 @@ from api.store import context
 from inference.content import content_text
 from inference.types import CallDelta, Finished, Started
 from tests.api.openai.app_requests import RESPONSES, body_for, get_response
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 CONVERSATIONS = "/v1/conversations"
 TOOL = {"type": "function", "name": "f", "parameters": {"type": "object", "properties": {}}}

@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from inference.errors import BadRequest, TooLong
 from tests.api.openai.app_requests import RESPONSES, body_for
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 
 def refused(client: FlaskClient, path: str = RESPONSES, **fields: Any) -> tuple[str, str]:

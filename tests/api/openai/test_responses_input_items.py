@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from inference.content import TextPart
 from inference.types import Message, ToolCall
 from tests.api.openai.app_requests import RESPONSES, USER, body_for, get_response, refusal
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 # Items of tools that other servers run, as the clients of those servers send them back.
 FOREIGN_ITEMS: list[dict[str, Any]] = [

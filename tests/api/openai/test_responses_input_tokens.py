@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 COUNT = "/v1/responses/input_tokens"
 

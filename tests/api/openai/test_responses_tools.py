@@ -7,7 +7,7 @@ from flask.testing import FlaskClient
 
 from inference.types import Tool
 from tests.api.openai.app_requests import RESPONSES, body_for, get_response, refusal
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
 FUNCTION = {"type": "function", "name": "f", "description": "d", "parameters": SCHEMA, "strict": False}

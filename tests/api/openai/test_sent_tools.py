@@ -15,7 +15,7 @@ from inference.local.input_processor import InputProcessor
 from inference.text.vocabulary import Vocabulary
 from inference.types import GenerationRequest
 from tests.api.openai.app_requests import CHATS, USER, body_for
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 from tests.text.tokenizers_of_three_kinds import tokenizer
 
 TURNS = (

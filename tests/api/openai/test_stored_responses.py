@@ -13,7 +13,7 @@ from api.store.store import Store
 from inference.errors import Unavailable
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import RESPONSES, USER, body_for, events, get_response, refusal
-from tests.fake_backend import FakeBackend, make_models, say
+from tests.fakes.fake_backend import FakeBackend, make_models, say
 
 
 def show(client: FlaskClient, id: str, path: str = "", **query: Any) -> Any:

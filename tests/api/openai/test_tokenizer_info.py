@@ -5,7 +5,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import refusal
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 
 def test_the_tokenizer_is_described(client: FlaskClient) -> None:

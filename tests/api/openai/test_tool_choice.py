@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.api.openai.app_requests import CHATS, RESPONSES, body_for, get_response, refusal
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 FLAT = [{"type": "function", "name": name, "parameters": {"type": "object"}} for name in ("a", "b", "c")]
 TOOLS = [{"type": "function", "function": {"name": tool["name"]}} for tool in FLAT]

@@ -12,7 +12,7 @@ from api.openapi import FIRST_PATHS
 from api.openapi.operation import operation_of
 from inference.metrics import Metrics
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 PAGES = {
     "playground.page",

@@ -16,7 +16,7 @@ from schemathesis.specs.openapi.checks import (
 from api import create_app
 from inference.metrics import Metrics
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 CHECKS = (
     not_a_server_error,

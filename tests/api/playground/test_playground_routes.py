@@ -10,7 +10,7 @@ from api import create_app
 from api.static_pages import StaticFiles
 from inference.backend_load import BackendLoad, Device
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 FOLDER = Path(__file__).parents[3] / "api/playground"
 NAMES = sorted(StaticFiles(FOLDER).files)

@@ -16,7 +16,7 @@ from api.server.request_body import ClientDisconnected
 from api.wsgi_environ import ABORT
 from inference.errors import Overloaded, Unavailable
 from tests.api.conftest import LiveServer, read, request
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 Start = Callable[..., LiveServer]
 

@@ -12,7 +12,7 @@ from api.file_body import CHUNK_BYTES, FileBody
 from api.server import http_protocol
 from tests.api.conftest import LiveServer, read, read_response
 from tests.api.conftest import request as http_request
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 Start = Callable[..., LiveServer]
 

@@ -16,7 +16,7 @@ from api.server.held_bodies import SMALL_BYTES, HeldBodies, HeldBody
 from inference.errors import Overloaded
 from tests.api.conftest import LiveServer, read_response
 from tests.api.conftest import request as http_request
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 from tests.retry_after import share_close
 
 Start = Callable[..., LiveServer]

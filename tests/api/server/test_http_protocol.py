@@ -9,7 +9,7 @@ import pytest
 from api.server import http_protocol
 from api.wsgi_environ import RECEIVED
 from tests.api.conftest import MAX_BODY, LiveServer, read, request, served
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 Start = Callable[..., LiveServer]
 

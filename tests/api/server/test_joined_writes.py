@@ -8,7 +8,7 @@ import pytest
 from api.server.joined_writes import JoinedWrites
 from tests.api.conftest import LiveServer
 from tests.api.conftest import request as http_request
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 Start = Callable[..., LiveServer]
 

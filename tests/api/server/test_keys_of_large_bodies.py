@@ -8,7 +8,7 @@ import pytest
 from api.body_limits import UNUSED_BODY_BYTES
 from tests.api.conftest import LiveServer, read_response
 from tests.api.conftest import request as http_request
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 
 Start = Callable[..., LiveServer]
 LARGE = UNUSED_BODY_BYTES + 1

@@ -14,7 +14,7 @@ from api.openapi.operation import Operation, attach_operation
 from api.server.request_body import SPOOL_BYTES
 from tests.api.conftest import MAX_BODY, LiveServer, full_disk, read, served
 from tests.api.conftest import request as http_request
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 Start = Callable[..., LiveServer]
 SpooledFiles = Callable[[], list[str]]

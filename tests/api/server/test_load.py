@@ -12,7 +12,7 @@ from collections.abc import Callable
 import pytest
 
 from tests.api.conftest import LiveServer, request
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 Start = Callable[..., LiveServer]
 TEXTS = [f"t{i}" for i in range(20)]

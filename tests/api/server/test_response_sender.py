@@ -8,8 +8,8 @@ from api.response import NDJSON, StreamedResponse
 from api.server.response_sender import MAX_QUEUED_STEPS, ResponseSender
 from inference.errors import ServerError
 from inference.types import Event, Finished, GenerationRequest, Started, Token
-from tests.fake_backend import FakeBackend
-from tests.plain_dialect import PlainWriter
+from tests.fakes.fake_backend import FakeBackend
+from tests.fakes.plain_dialect import PlainWriter
 
 
 class ManualStream:

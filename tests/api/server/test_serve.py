@@ -26,8 +26,8 @@ from api import create_app
 from api.server.early_checks import EarlyChecks
 from api.server.serve import serve
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models, say
-from tests.plain_dialect import routes
+from tests.fakes.fake_backend import FakeBackend, make_models, say
+from tests.fakes.plain_dialect import routes
 pause, drain, port = map(float, sys.argv[1:])
 logging.basicConfig(level="INFO")
 backend = FakeBackend(say(*"abcdefgh", pause_s=pause))

@@ -14,9 +14,9 @@ from settings.groups import ServerSettings
 from settings.schema import BadSetting
 from startup.one_model import check
 from startup.tls import check_tls
-from tests.certificate import make_certificate
-from tests.fake_backend import FakeBackend, make_models, say
-from tests.parsed_settings import parsed_settings
+from tests.fakes.fake_backend import FakeBackend, make_models, say
+from tests.servers.certificate import make_certificate
+from tests.settings.parsed_settings import parsed_settings
 
 
 def test_a_certificate_makes_the_server_speak_https(tmp_path: Path) -> None:

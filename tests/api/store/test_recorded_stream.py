@@ -11,7 +11,7 @@ from api.store.recorded_stream import RecordedStream
 from inference.database import StoreFailed
 from inference.errors import Unavailable
 from inference.types import Event, Finished
-from tests.fake_backend import FakeBackend, FakeStream, Script, say
+from tests.fakes.fake_backend import FakeBackend, FakeStream, Script, say
 
 Deliveries = list[Any]
 SAVE_TIMEOUT_S = 0.05

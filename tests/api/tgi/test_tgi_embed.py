@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from inference.errors import Internal
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, embedding, make_models
+from tests.fakes.fake_backend import FakeBackend, embedding, make_models
 
 
 def embed(client: FlaskClient, **body: Any) -> list[list[float]]:

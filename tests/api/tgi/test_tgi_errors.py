@@ -18,7 +18,7 @@ from inference.errors import (
     Unavailable,
 )
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models, say
+from tests.fakes.fake_backend import FakeBackend, make_models, say
 
 UNSTREAMED = ("/", "/generate", "/invocations")
 PERSON = {"properties": {"name": {"type": "string"}}}

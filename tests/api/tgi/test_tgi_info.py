@@ -11,7 +11,7 @@ from inference.errors import BadRequest
 from inference.tokenized import Tokenized, TokenSpan
 from inference.types import Message, ModelInfo
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models, say
+from tests.fakes.fake_backend import FakeBackend, make_models, say
 
 USER = {"role": "user", "content": "What is it?"}
 

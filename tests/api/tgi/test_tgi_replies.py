@@ -16,7 +16,7 @@ from inference.types import (
     TopLogprob,
 )
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, Script, make_models, say
+from tests.fakes.fake_backend import FakeBackend, Script, make_models, say
 
 PROMPT = (PromptToken(1, "<s>", None), PromptToken(7, "Hi", -3.5))
 TOP = (TopLogprob(5, " a", -0.5), TopLogprob(6, " an", -1.5), TopLogprob(2, "</s>", -1.5, is_special=True))

@@ -9,7 +9,7 @@ from api import create_app
 from inference.sampling import Sampling, Watermark
 from inference.types import Constraint, GenerationRequest
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeAdapters, FakeBackend, make_models, say
+from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models, say
 
 SCHEMA = {"type": "object", "properties": {"name": {"type": "string"}}}
 

@@ -10,7 +10,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from settings.groups import ServerSettings
 from tests.api.tinker.scripted_runs import RUN, ScriptedRuns, service_of
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 EXTERNAL = f"/api/v1/training_runs/{RUN}/checkpoints/external_weights/x"
 KEY = {"X-API-Key": "secret"}

@@ -13,7 +13,7 @@ from api.tinker.held_promise import Resolved, WaitablePromise, WaitStream
 from settings.groups import ServerSettings
 from tests.api.tinker.scripted_runs import RUN, ScriptedRuns, service_of
 from tests.clients.conftest import running
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 from tuning.runs.promise import Promise
 from tuning.runs.types import RunCreated
 

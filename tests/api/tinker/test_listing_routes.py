@@ -10,7 +10,7 @@ from api import create_app
 from inference.errors import NotFound
 from settings.groups import ServerSettings
 from tests.api.tinker.scripted_runs import RUN, SAMPLER, SESSION, ScriptedRuns, service_of
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 from tuning.runs.types import (
     CheckpointKind,
     ClientSession,

@@ -11,7 +11,7 @@ from api.tinker.sampling import SampleOptions, parse_sample
 from inference.errors import BadRequest, ServerError, Unavailable
 from inference.prompt_scoring import PlaceScores, PromptScoring
 from inference.types import Finished, PromptToken, Started, Token, TopLogprob
-from tests.fake_backend import FakeBackend, Script
+from tests.fakes.fake_backend import FakeBackend, Script
 
 INFO = FakeBackend().info()
 TOP = (TopLogprob(7, "x", -0.1), TopLogprob(8, "y", -2.5))

@@ -7,7 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from tests.api.tinker.scripted_runs import ADAPTER, SAMPLER, SESSION, SNAPSHOT, ScriptedRuns
-from tests.fake_backend import FakeBackend, say
+from tests.fakes.fake_backend import FakeBackend, say
 
 PROTOBUF = "application/x-protobuf"
 PROMPT = {"chunks": [{"tokens": [1, 2, 3], "type": "encoded_text"}]}

@@ -6,7 +6,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from settings.groups import ServerSettings
 from tests.api.tinker.scripted_runs import SESSION, ScriptedRuns, service_of
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 
 def test_the_served_names_can_be_trained(api: FlaskClient) -> None:

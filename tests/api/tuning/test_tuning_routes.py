@@ -9,7 +9,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from api.static_pages import StaticFiles
 from settings.groups import ServerSettings
-from tests.fake_backend import FakeBackend, make_models
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 FOLDER = Path(__file__).parents[3] / "api/tuning"
 NAMES = sorted(StaticFiles(FOLDER).files)

@@ -22,8 +22,8 @@ from checks.machine.gpus import (
 from checks.memory.plan import Plan
 from checks.nvidia_driver import Driver
 from hub.resolve import resolve_model
-from tests import tiny
-from tests.parsed_settings import parsed_settings
+from tests.settings.parsed_settings import parsed_settings
+from tests.tiny_models import tiny
 
 Planner = Callable[..., Plan]
 SMI = """\

@@ -16,9 +16,9 @@ from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from hub.resolve import from_folder
 from inference.model.kv_cost import KVCost
-from tests import tiny
-from tests.families import T5
-from tests.families import tiny as family
+from tests.tiny_models import tiny
+from tests.tiny_models.families import T5
+from tests.tiny_models.families import tiny as family
 
 LLAMA = tiny.LLAMA | {"model_type": "llama"}
 

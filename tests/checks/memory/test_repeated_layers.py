@@ -16,7 +16,7 @@ from checks.memory.meta_mode import MetaMode
 from checks.memory.repeated_layers import LayerAccounting, compute_all_layers, dedup_layers
 from inference.model.batch import UnsupportedModel
 from inference.model.load.meta_model import try_build_on_meta
-from tests.families import BART, GPT2, LLAMA, T5, UNGROUPED
+from tests.tiny_models.families import BART, GPT2, LLAMA, T5, UNGROUPED
 
 DEEP = LLAMA | {"num_hidden_layers": 6}
 PLAIN = UNGROUPED | {"num_hidden_layers": 6}

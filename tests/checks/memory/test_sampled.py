@@ -6,7 +6,7 @@ import torch
 from checks.memory.kv_cost import count_pack_sample, may_run_fused
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.is_faster import sample_of
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 WIDE = {"hidden_size": 64, "intermediate_size": 640}
 

@@ -20,7 +20,7 @@ from hub.resolve import from_folder
 from inference.finding import Finding
 from inference.native.build import NativeUnavailable
 from inference.native.sample_model import DecoderShape
-from tests import tiny
+from tests.tiny_models import tiny
 
 RATES = Rates(1e9, 1e9, 1e9)
 

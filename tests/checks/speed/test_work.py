@@ -18,7 +18,7 @@ from hub.weight_headers.gguf import with_gguf_config
 from inference.model.quantization.find_weights import WeightRole
 from inference.native.sample_model import DecoderShape, same_dtype
 from inference.native.structs import NativeDtype
-from tests import gguf_files, tiny
+from tests.tiny_models import gguf_files, tiny
 
 HIDDEN, INNER, KEYS, VOCAB, LAYERS = 32, 64, 16, 320, 2  # as in tiny.LLAMA
 LAYER_VALUES = HIDDEN * (2 * HIDDEN + 2 * KEYS + 3 * INNER)

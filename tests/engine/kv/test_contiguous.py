@@ -6,7 +6,7 @@ from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.kv.prefix import MIN_GAIN
 from inference.engine.sequence import Sequence
 from inference.model.batch import Clear, Copy, Resize, Swap
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 NO_SINK = None  # these sequences send no output
 

@@ -5,7 +5,7 @@ import pytest
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.sequence import Sequence
 from inference.model.batch import Clear
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 NO_SINK = None  # these sequences send no output
 SIZE = 4

@@ -7,7 +7,7 @@ from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Sequence
 from inference.model.batch import Clear
 from inference.model.kv_cost import WindowGroup
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 SIZE = 4
 WINDOW = 10  # its tokens are in 4 pages at most

@@ -22,7 +22,7 @@ from inference.engine.sampling.sampler import (
 )
 from inference.engine.sequence import Matcher, PromptLogprob, Sequence
 from inference.sampling import PenaltyWindow, Sampling, Watermark
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 WIDTH = 500
 GREEDY = Sampling(greedy=True)

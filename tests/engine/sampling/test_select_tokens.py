@@ -12,7 +12,7 @@ from inference.engine.sequence import Sequence
 from inference.native import sampling
 from inference.native.library import OFF, SETTING, library
 from inference.sampling import Sampling
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 WIDTH = 3_000
 SHAPES = (

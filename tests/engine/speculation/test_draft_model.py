@@ -11,9 +11,9 @@ from inference.engine.sequence import Sequence
 from inference.engine.speculation.draft_model import DraftModel
 from inference.engine.speculation.draft_model_proposer import DraftModelProposer
 from inference.model import select_runner
-from tests.engine_probe import EngineProbe
-from tests.families import VOCAB, tiny
-from tests.speculating_engine import engine, generate, requests
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.speculating_engine import engine, generate, requests
+from tests.tiny_models.families import VOCAB, tiny
 
 SPECULATE = 4
 

@@ -8,7 +8,7 @@ from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.sequence import Sequence
 from inference.engine.speculation import draft_model_proposer
 from inference.engine.speculation.draft_model_proposer import STEPS_AFTER_FAILURE, DraftModelProposer
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 MOST, STEPS = 4, 300
 RIGHT, WRONG = 5, 6  # every token of the answer is RIGHT

@@ -8,7 +8,7 @@ from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.sequence import Sequence
 from inference.engine.speculation.acceptance import MAX_ACCEPTANCE, best_num_drafts, step_duration
 from inference.engine.speculation.ngram_proposer import INITIAL_ACCEPTANCE, NgramProposer, NgramTable
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 MOST = 8
 

@@ -15,7 +15,7 @@ from hub.download.disk_guard import DiskGuard
 from hub.download.progress import Progress
 from hub.download.retry import DownloadOptions, RetryPolicy
 from hub.repository import Repository
-from tests import fake_hub
+from tests.fakes import fake_hub
 
 PIECE_BYTES = 100_000
 SIZE = 10 * PIECE_BYTES + 7

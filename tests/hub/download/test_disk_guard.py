@@ -12,7 +12,7 @@ from hub.client import Hub
 from hub.download.disk_guard import DiskGuard
 from hub.repository import Repository
 from inference.finding import Refused
-from tests import fake_hub
+from tests.fakes import fake_hub
 from tests.hub.download.conftest import SIZE, WEIGHTS
 
 FetchModel = Callable[..., Path]

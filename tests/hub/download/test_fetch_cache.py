@@ -16,8 +16,8 @@ from hub.client import Hub
 from hub.download.retry import RetryPolicy
 from hub.repository import Repository
 from inference.finding import Refused
-from tests import fake_hub
-from tests.fake_hub_faults import Stall
+from tests.fakes import fake_hub
+from tests.fakes.fake_hub_faults import Stall
 from tests.hub.download.conftest import SIZE, WEIGHTS
 
 FetchModel = Callable[..., Path]

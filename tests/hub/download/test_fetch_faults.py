@@ -14,8 +14,8 @@ from hub.download.progress import Progress
 from hub.download.retry import RetryPolicy
 from hub.repository import RepoFile, Repository
 from inference.finding import Finding, Refused
-from tests import fake_hub
-from tests.fake_hub_faults import (
+from tests.fakes import fake_hub
+from tests.fakes.fake_hub_faults import (
     Chunked,
     Crowded,
     Disconnect,

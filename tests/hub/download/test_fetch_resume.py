@@ -15,8 +15,8 @@ import pytest
 from hub.client import Hub
 from hub.download.partial import count_written_bytes, partial_paths
 from inference.finding import Refused
-from tests import fake_hub
-from tests.fake_hub_faults import Stall
+from tests.fakes import fake_hub
+from tests.fakes.fake_hub_faults import Stall
 from tests.hub.download.conftest import PIECE_BYTES, SIZE, WEIGHTS
 
 ROOT = Path(__file__).parents[3]

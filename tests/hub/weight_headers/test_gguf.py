@@ -31,8 +31,9 @@ from inference.model.load.gguf.shards import shard_paths
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
 from settings.groups import ModelSettings
-from tests import fake_hub, tiny
-from tests.gguf_files import tiny_gguf, write
+from tests.fakes import fake_hub
+from tests.tiny_models import tiny
+from tests.tiny_models.gguf_files import tiny_gguf, write
 
 LookUp = Callable[..., Repository]
 Planner = Callable[..., Plan]

@@ -20,8 +20,9 @@ from hub.resolve import from_folder
 from hub.tensors import WeightHeaders
 from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding
-from tests import fake_hub, tiny
-from tests.fake_hub_faults import Flip, IgnoredRanges
+from tests.fakes import fake_hub
+from tests.fakes.fake_hub_faults import Flip, IgnoredRanges
+from tests.tiny_models import tiny
 
 LookUp = Callable[..., Repository]
 Planner = Callable[..., Plan]

@@ -5,7 +5,7 @@ import torch
 
 from inference.model.batch import Resize, make_batch
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
-from tests.families import CONTEXT, tiny
+from tests.tiny_models.families import CONTEXT, tiny
 
 ENCODER_INPUTS = ([10, 20, 30, 40, 50], [60, 70], [80, 11, 12])
 

@@ -7,8 +7,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from inference.model.batch import Resize, UnsupportedModel, make_batch
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
-from tests.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, VOCAB, tiny
-from tests.walk import RunnerWalk
+from tests.tiny_models.families import ATTENTION, CONTEXT, ENCODERS, FAMILIES, VOCAB, tiny
+from tests.walks.batch_walk import RunnerWalk
 
 
 def runner(name: str, **settings: bool) -> ContiguousRunner:

@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 from inference.model.quantization.replace import replace_weights
 from inference.model.quantization.schemes import NONE
 from inference.native.packed_matrix import PackedMatrix
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 
 def tiny_with_packed_weights(

@@ -21,8 +21,8 @@ from inference.model.fused.verify import context_end_error, extract_verified_spe
 from inference.model.paged.kv_pool import AUTO
 from inference.model.reference import ordinary_token_ids
 from inference.model.remembered_errors import RememberedErrors
-from tests.families import CONTEXT, LLAMAS, tiny
 from tests.model.fused.llamas import tiny_with_packed_weights
+from tests.tiny_models.families import CONTEXT, LLAMAS, tiny
 
 PLENTY = 1 << 28
 

@@ -16,9 +16,9 @@ from inference.model.fused.runner import FusedRunner
 from inference.model.kv_cost import WindowGroup
 from inference.model.paged.kv_pool import AUTO, INT8, KV_DTYPES, PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
-from tests.families import CONTEXT, LLAMAS, VOCAB, tiny
 from tests.model.fused.llamas import tiny_with_packed_weights
 from tests.model.window_tables import with_window_table
+from tests.tiny_models.families import CONTEXT, LLAMAS, VOCAB, tiny
 
 ROWS = 5
 PAGES = CONTEXT // 16

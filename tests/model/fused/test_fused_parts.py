@@ -19,7 +19,7 @@ from inference.model.fused.probe import (
 )
 from inference.model.fused.runner import native_step
 from inference.native.structs import Activation
-from tests.families import CONTEXT, tiny
+from tests.tiny_models.families import CONTEXT, tiny
 
 KNOWN = {
     "silu": Activation.SILU,

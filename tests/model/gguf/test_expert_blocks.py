@@ -11,7 +11,7 @@ from inference.model.load.formats import open_gguf
 from inference.model.load.gguf.header import read_header
 from inference.model.memory_usage import weight_bytes
 from inference.model.quantization.packed_tensor import PackedExperts, PackedTensor
-from tests.expert_models import load_file, write_file
+from tests.tiny_models.expert_models import load_file, write_file
 
 IDS = torch.tensor([[5, 6, 7, 8, 9, 10, 11]])
 NOT_PACKED = ("mlp.gate.", "mlp.router.", "bias")  # of the parameters with more than one dimension

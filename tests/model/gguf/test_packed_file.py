@@ -18,8 +18,8 @@ from inference.model.memory_usage import weight_bytes
 from inference.model.quantization.packed_tensor import PackedTensor, PackedWeight
 from inference.model.select_runner import select_runner
 from settings.groups import ModelSettings
-from tests import tiny
-from tests.gguf_files import write
+from tests.tiny_models import tiny
+from tests.tiny_models.gguf_files import write
 
 Q8_0 = 8  # a ggml type
 IDS = torch.tensor([[5, 6, 7, 8]])

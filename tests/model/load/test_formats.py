@@ -9,8 +9,8 @@ from safetensors.torch import load_file
 from inference.errors import BadRequest
 from inference.model.load.loader import LoadedModel, load
 from settings.groups import ModelSettings
-from tests import tiny
-from tests.gguf_files import write
+from tests.tiny_models import tiny
+from tests.tiny_models.gguf_files import write
 
 IDS = torch.tensor([[5, 6, 7, 8]])
 

@@ -8,7 +8,7 @@ import torch
 
 from inference.errors import BadRequest
 from inference.model.load.generation_config import decoder_start_ids, vocab_size_of
-from tests.families import VOCAB, tiny
+from tests.tiny_models.families import VOCAB, tiny
 
 
 def bart(start: int | list[int] | None, bos: int | None, config_start: int | None = None) -> Any:

@@ -15,7 +15,7 @@ from inference.model.load import device_dtype
 from inference.model.load import loader as loading
 from inference.model.load.architecture import auto_class_of
 from settings.groups import ModelSettings
-from tests import tiny
+from tests.tiny_models import tiny
 
 
 def load(folder: Path, **changes: object) -> loading.LoadedModel:

@@ -14,8 +14,8 @@ from inference.model.load import loader as loading
 from inference.model.load.rope import NO_SCALING, RopeScaling, freeze_frequencies, rope_scaling
 from inference.model.select_runner import select_runner
 from settings.groups import ModelSettings
-from tests import families, tiny
-from tests.walk import RunnerWalk, plain
+from tests.tiny_models import families, tiny
+from tests.walks.batch_walk import RunnerWalk, plain
 
 ORIGINAL = 24
 LONG = {

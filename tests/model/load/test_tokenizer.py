@@ -8,7 +8,7 @@ import pytest
 
 from inference.errors import BadRequest
 from inference.model.load.tokenizer import read_chat_template, replace_settings
-from tests import tiny
+from tests.tiny_models import tiny
 
 
 def replace_in(folder: Path, settings: Any) -> Any:

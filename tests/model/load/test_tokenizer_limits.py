@@ -10,7 +10,7 @@ import pytest
 from inference.errors import BadRequest
 from inference.model.load.tokenizer import open_tokenizer
 from inference.model.load.tokenizer_limits import check_tokenizer_limits
-from tests import tiny
+from tests.tiny_models import tiny
 
 
 def replace(pattern: dict[str, str], content: str) -> dict[str, Any]:

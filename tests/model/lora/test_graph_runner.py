@@ -17,7 +17,6 @@ from inference.model.paged import cuda
 from inference.model.paged.captured_graph import DecodeGraph, MixedGraph
 from inference.model.paged.kv_pool import PAGE_SIZE
 from inference.model.paged.runner import PagedRunner
-from tests.families import VOCAB, tiny
 from tests.model.lora.test_runner import merged, random_adapter
 from tests.model.paged.recorded_runner import (
     CLOSE,
@@ -27,6 +26,7 @@ from tests.model.paged.recorded_runner import (
     record_runner,
     runner_of,
 )
+from tests.tiny_models.families import VOCAB, tiny
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)]
 

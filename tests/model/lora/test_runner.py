@@ -13,8 +13,8 @@ from inference.model.lora.weights import AdapterWeights
 from inference.model.paged import cuda
 from inference.model.paged.cuda_graphs import GraphRunner
 from inference.model.paged.runner import PagedRunner
-from tests.families import tiny
 from tests.model.paged.recorded_runner import CLOSE, one_token_rows, record_runner, runner_of, trace
+from tests.tiny_models.families import tiny
 
 RANK, STD = 4, 0.3
 STEPS = ([0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 0, 2], [2, 1, 2], [0, 0, 0])  # adapters of the rows

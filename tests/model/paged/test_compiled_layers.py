@@ -19,7 +19,7 @@ from inference.model.paged.kv_pool import PAGE_SIZE, KVPool, rotate_and_store
 from inference.model.paged.merge_equal_nodes import MergeEqualNodes
 from inference.model.paged.runner import PagedRunner
 from inference.model.reference import COLUMNS, ROWS, Reference
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 EXACT = 1e-5  # standard deviations of a logit, in float32
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="torch.compile needs g++ on a CPU")

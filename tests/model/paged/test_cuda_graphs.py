@@ -27,7 +27,6 @@ from inference.model.paged.cuda_graphs import (
 )
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
-from tests.families import VOCAB, tiny
 from tests.model.paged.recorded_runner import (
     CLOSE,
     CONTEXT,
@@ -41,6 +40,7 @@ from tests.model.paged.recorded_runner import (
     trace,
 )
 from tests.model.window_tables import with_window_table
+from tests.tiny_models.families import VOCAB, tiny
 
 
 class BatchWalk:

@@ -7,8 +7,8 @@ from inference.model.batch import Clear, Swap, make_batch
 from inference.model.kv_cost import KVCost, WindowGroup
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
-from tests.families import tiny
 from tests.model.window_tables import with_window_table
+from tests.tiny_models.families import tiny
 
 GROUP = WindowGroup(6, 3)
 KEY_BYTES = 2 * 8 * 4  # KV heads, width, float32

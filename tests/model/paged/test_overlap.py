@@ -13,10 +13,10 @@ from inference.model.paged.cuda import CudaGraphRecorder
 from inference.model.paged.cuda_graphs import GraphRunner
 from inference.sampling import Sampling
 from tests.engine.conftest import RecordingSink
-from tests.engine_probe import EngineProbe
-from tests.families import VOCAB, tiny
-from tests.generation_requests import make_request
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.generation_requests import make_request
 from tests.model.paged.recorded_runner import record_runner, trace
+from tests.tiny_models.families import VOCAB, tiny
 
 GREEDY, SAMPLED = Sampling(greedy=True), Sampling(temperature=0.9, top_p=0.95)
 REQUESTS = [

@@ -6,7 +6,7 @@ import torch
 from inference.model.paged.kv_pool import INT8, KVPool
 from inference.model.paged.q8_0 import dequantize, head_bytes, quantize
 from inference.model.paged.runner import PagedRunner
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 
 @pytest.mark.parametrize("head_dim", (18, 32, 80, 128))

@@ -9,7 +9,7 @@ from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM
 from inference.model.batch import UnsupportedModel
 from inference.model.paged.attention import SlidingWindow, window_of
 from inference.model.select_runner import select_runner
-from tests.families import LLAMA, VOCAB
+from tests.tiny_models.families import LLAMA, VOCAB
 
 Pattern = Callable[..., torch.Tensor]
 

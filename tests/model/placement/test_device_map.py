@@ -4,7 +4,7 @@ import pytest
 from torch.nn import Linear, ModuleList
 
 from inference.model.placement.device_map import device_map, layer_devices, layer_stacks
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 
 @pytest.mark.parametrize(

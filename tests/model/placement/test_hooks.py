@@ -17,9 +17,9 @@ from inference.model.paged.runner import PagedRunner
 from inference.model.placement import hooks
 from inference.model.placement.device_map import device_of, layer_stacks
 from inference.model.placement.hooks import DeviceCopies, install_placement_hooks
-from tests.engine_answers import generate_reference, run_until_idle, submit
-from tests.families import VOCAB, tiny
-from tests.other_device import OTHER, OtherDevice
+from tests.engine.engine_answers import generate_reference, run_until_idle, submit
+from tests.fakes.other_device import OTHER, OtherDevice
+from tests.tiny_models.families import VOCAB, tiny
 
 CPU = torch.device("cpu")
 PROMPTS = ([5, 9, 13], [40, 41, 42, 43, 7, 8, 60, 11, 12])

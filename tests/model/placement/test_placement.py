@@ -8,8 +8,8 @@ import torch
 from inference.errors import BadRequest
 from inference.model.load.loader import load
 from settings.groups import ModelSettings
-from tests import tiny
-from tests.other_device import OTHER, OtherDevice
+from tests.fakes.other_device import OTHER, OtherDevice
+from tests.tiny_models import tiny
 
 
 def test_each_layer_is_loaded_where_it_belongs_and_computes_there(tmp_path: Path) -> None:

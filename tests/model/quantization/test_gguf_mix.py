@@ -7,7 +7,7 @@ from gguf.tensor_mapping import TensorNameMap
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.gguf_mix import count_layers, gets_more_bits, layer_number
 from inference.model.quantization.schemes import GGUF_SCHEMES, Q4_0, Q4_K_M, Q5_K_M, Q6_K, Q8_0, packed_dtypes
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 FOREIGN = ("block_sparse_moe", "residual_mlp")  # in names of checkpoints, not of transformers' models
 SENSITIVE = ("ATTN_V", "ATTN_QKV", "ATTN_KV_B", "FFN_DOWN", "FFN_DOWN_EXP", "FFN_DOWN_SHEXP")

@@ -11,7 +11,7 @@ import torch
 from inference.errors import BadRequest
 from inference.model.quantization.imatrix import BadImatrix, importance_of, read_imatrix
 from inference.model.quantization.quantize import pack_on, read_importance
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 HIDDEN = 64
 QUERY, NAME = "model.layers.1.self_attn.q_proj.weight", "blk.1.attn_q.weight"

@@ -10,8 +10,8 @@ from inference.model.quantization import is_faster as timing
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.is_faster import packing_is_faster, sample_of
 from inference.native.structs import NativeDtype
-from tests.families import tiny
 from tests.model.quantization.torch_matrix import TorchMatrix
+from tests.tiny_models.families import tiny
 
 WIDE = {"hidden_size": 64, "intermediate_size": 640}  # layers (640, 64) hold most of its values
 

@@ -14,7 +14,7 @@ from inference.model.quantization.schemes import DEVICE_SCHEMES, INT4, INT8, Q4_
 from inference.model.reference import COLUMNS, Reference
 from inference.model.select_runner import select_runner
 from inference.native.library import SETTING, library
-from tests.families import CONTEXT, tiny
+from tests.tiny_models.families import CONTEXT, tiny
 
 EXACT, PLENTY = 1e-3, 1 << 24
 WIDE = {"hidden_size": 64, "intermediate_size": 128}

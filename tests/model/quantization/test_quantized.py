@@ -15,7 +15,7 @@ from inference.native.packed_matrix import PackedMatrix
 from inference.native.structs import NativeDtype
 from scripts.demo_model.exam import items, sit
 from settings.groups import ModelSettings
-from tests.serving import serving
+from tests.servers.serving import serving
 
 DEMO = Path(__file__).parents[3] / "models" / "demo"
 GROUP = 32

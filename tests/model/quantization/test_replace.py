@@ -19,9 +19,9 @@ from inference.model.quantization.replace import (
     restore_weights,
 )
 from inference.model.quantization.schemes import NONE
-from tests.families import tiny
 from tests.model.quantization.torch_matrix import TorchMatrix
-from tests.walk import plain
+from tests.tiny_models.families import tiny
+from tests.walks.batch_walk import plain
 
 SWAPPED = (
     "gpt2",

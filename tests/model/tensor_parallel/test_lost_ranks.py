@@ -9,8 +9,8 @@ import pytest
 
 from inference.errors import BadRequest, Unavailable
 from inference.model.tensor_parallel.executor import MultiProcess
-from tests import tiny
-from tests.shared_model import FAILING_TOKEN, load_recipe, prompt_batch
+from tests.model.tensor_parallel.shared_model import FAILING_TOKEN, load_recipe, prompt_batch
+from tests.tiny_models import tiny
 
 pytestmark = pytest.mark.slow
 

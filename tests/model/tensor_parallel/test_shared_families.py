@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.families import tiny
-from tests.shared_model import NEW, PROMPTS, generate, generate_shared, running_ranks
+from tests.model.tensor_parallel.shared_model import NEW, PROMPTS, generate, generate_shared, running_ranks
+from tests.tiny_models.families import tiny
 
 FAMILIES = ("llama", "qwen3", "mixtral", "cohere")  # an odd vocabulary size: shards are unequal
 

@@ -5,8 +5,8 @@ import torch
 
 from inference.model.batch import Resize, make_batch
 from inference.model.uncached.runner import UncachedRunner
-from tests.families import CONTEXT, tiny
-from tests.walk import RunnerWalk
+from tests.tiny_models.families import CONTEXT, tiny
+from tests.walks.batch_walk import RunnerWalk
 
 
 @pytest.mark.parametrize("name", ["openai-gpt", "rwkv", "t5"])

@@ -14,7 +14,7 @@ from scripts.preflight.latency.hub import COMMIT, LocalHub, running_hub
 from scripts.preflight.latency.shapes import LARGE_SHAPES
 from scripts.preflight.latency.timing import MAX_BYTES, MAX_S, Timing, exceeds_limits, time_checks, timing_row
 from scripts.preflight.sizes.shapes import Shape
-from tests.families import LLAMA
+from tests.tiny_models.families import LLAMA
 
 MANY = LLAMA | {"model_type": "mixtral", "num_local_experts": 4, "vocab_size": 97, "dtype": "bfloat16"}
 TINY = Shape("acme/tiny", MANY)

@@ -8,7 +8,7 @@ import torch
 from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM
 
-from tests import tiny
+from tests.tiny_models import tiny
 
 IDS = torch.tensor([[5, 9, 200, 31, 7, 64, 128, 2]])
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import tiny
+from tests.tiny_models import tiny
 from tests.tuning.export.conftest import save_adapter
 from tuning.export.__main__ import main
 

@@ -10,7 +10,7 @@ import transformers
 from inference.errors import BadRequest
 from inference.model.load import loader
 from settings.groups import ModelSettings
-from tests import tiny
+from tests.tiny_models import tiny
 from tests.tuning.export.conftest import IDS, save_adapter
 from tuning.export.gguf_file.vocabulary import LLAMA_3, pre_tokenizer_name
 from tuning.export.gguf_file.write import F16, Q8_0, write_gguf

@@ -10,7 +10,7 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inference.errors import BadRequest
-from tests import tiny
+from tests.tiny_models import tiny
 from tests.tuning.export.conftest import IDS, save_adapter
 from tuning.export.formats import safetensors
 from tuning.export.merge import merge_adapter

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoTokenizer
 
-from tests import tiny
+from tests.tiny_models import tiny
 from tuning.export.ollama import go_template, to_go
 from tuning.export.turns import NotTranslatable, Turns, chat_renderer, conversation, read_turns
 

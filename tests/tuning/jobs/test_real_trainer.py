@@ -11,7 +11,7 @@ import psutil
 import pytest
 import requests
 
-from tests.serving import ServerProcess, serving
+from tests.servers.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 

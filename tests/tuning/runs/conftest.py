@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from inference.database import Database
-from tests import tiny
+from tests.tiny_models import tiny
 from tests.tuning.scripted_service import RecordingAdapters
 from tuning.jobs.fine_tuned_models import FineTunedModels
 from tuning.runs.promise import Promise

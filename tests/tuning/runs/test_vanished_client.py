@@ -12,7 +12,7 @@ from settings.groups import ServerSettings
 from tests.api.tinker.scripted_runs import service_of
 from tests.api.tinker.test_run_routes import JSON_PASS
 from tests.clients.conftest import running
-from tests.fake_backend import FakeBackend
+from tests.fakes.fake_backend import FakeBackend
 from tests.tuning.runs.conftest import RunClient, RunServers
 from tuning.runs import run_queue
 

@@ -12,7 +12,7 @@ from hub.client import Hub
 from hub.fetch_dataset import fetch_dataset
 from inference.errors import BadRequest
 from inference.finding import Finding, Refused
-from tests import fake_hub
+from tests.fakes import fake_hub
 from tests.tuning.conftest import MakeService
 from tuning.service import TuningService
 

@@ -7,7 +7,7 @@ from random import Random
 import pytest
 
 from settings.groups import ModelSettings
-from tests import tiny
+from tests.tiny_models import tiny
 from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.datum import Datum
 from tuning.types import Hyperparameters, JobSpec, Method

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from inference.errors import BadRequest
-from tests.families import CONTEXT, VOCAB, tiny
+from tests.tiny_models.families import CONTEXT, VOCAB, tiny
 from tests.tuning.trainer.conftest import job_spec, make_data
 from tuning.trainer.base_model import BaseModel, disable_dropout, split_model
 from tuning.trainer.lora import LoraOptions

@@ -8,7 +8,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inference.errors import BadRequest
 from settings.groups import ModelSettings
-from tests import tiny
+from tests.tiny_models import tiny
 from tests.tuning.trainer.conftest import weighted_data
 from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.lora import LoraOptions

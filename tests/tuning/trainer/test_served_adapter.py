@@ -7,9 +7,9 @@ import torch
 
 from inference.model.lora.verify import trial_batch
 from settings.groups import ModelSettings
-from tests import tiny
-from tests.families import needs_fused
 from tests.lora.adapted_engine import AdaptedEngine
+from tests.tiny_models import tiny
+from tests.tiny_models.families import needs_fused
 from tests.tuning.trainer.conftest import make_data
 from tests.tuning.trainer.warm_runs import warm
 from tuning.trainer.base_model import load_base

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from inference.model.quantization.packed_tensor import PackedTensor
-from tests.families import needs_fused
+from tests.tiny_models.families import needs_fused
 from tests.tuning.trainer.conftest import make_data
 from tuning.trainer import server as trainer_server
 from tuning.trainer.messages import Arrays, TrainerMessage, data_to_arrays, read_message

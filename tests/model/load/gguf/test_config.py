@@ -11,7 +11,7 @@ from transformers import AutoConfig
 
 from inference.model.load.gguf.config import read_gguf_config
 from inference.model.load.gguf.header import TOKENS, read_header
-from tests.gguf_files import tiny_gguf
+from tests.tiny_models.gguf_files import tiny_gguf
 
 
 def test_the_config_is_that_of_the_whole_file(tmp_path: Path) -> None:

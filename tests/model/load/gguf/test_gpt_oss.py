@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from inference.model.load.formats import open_gguf, read_config
-from tests.expert_models import GPT_OSS_SIZES, gpt_oss, load_file
-from tests.gguf_files import write_gpt_oss
+from tests.tiny_models.expert_models import GPT_OSS_SIZES, gpt_oss, load_file
+from tests.tiny_models.gguf_files import write_gpt_oss
 
 
 @pytest.fixture(scope="module")

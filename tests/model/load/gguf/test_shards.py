@@ -13,8 +13,8 @@ from inference.model.load.gguf.header import NotGguf
 from inference.model.load.gguf.shards import merge_files, open_as_one_file, shard_names, shard_paths
 from inference.model.load.loader import LoadedModel, load
 from settings.groups import ModelSettings
-from tests import tiny
-from tests.gguf_files import write
+from tests.tiny_models import tiny
+from tests.tiny_models.gguf_files import write
 
 IDS = torch.tensor([[5, 6, 7, 8]])
 reader = pytest.importorskip("transformers.integrations.gguf.reader")

@@ -11,7 +11,7 @@ from transformers import AutoModelForSeq2SeqLM
 
 from inference.model.gguf.packed_file import open_keeping_bits
 from inference.model.load.gguf.config import read_gguf_config
-from tests.families import CONTEXT, tiny
+from tests.tiny_models.families import CONTEXT, tiny
 
 MATRICES = gguf.GGMLQuantizationType.F16
 IDS = torch.tensor([[5, 6, 7, 8]])

@@ -10,7 +10,7 @@ import pytest
 from inference.model.load.gguf import tokenizer as gguf_tokenizer
 from inference.model.load.gguf.tokenizer import FOLDER, MAX_FOLDERS, describe, keep, read_gguf_tokenizer
 from inference.process.cache_folder import cache_folder
-from tests.gguf_files import tiny_gguf
+from tests.tiny_models.gguf_files import tiny_gguf
 
 
 @pytest.fixture

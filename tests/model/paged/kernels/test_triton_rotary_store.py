@@ -9,7 +9,7 @@ import torch
 from inference.model.paged.kernels.shapes import AttentionShape
 from inference.model.paged.kernels.store import rotates_equally, select_rotary_store
 from inference.model.paged.kv_pool import RotaryStoreKernel, rotate_and_store
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 LLAMA = AttentionShape(DEVICE, torch.float16, 8, 2, 32, 32, 1.0, None, None, None)

@@ -3,7 +3,7 @@
 from dataclasses import replace
 from pathlib import Path
 
-from tests import tiny
+from tests.tiny_models import tiny
 from tests.tuning.trainer.conftest import job_spec
 from tuning.trainer.job.disk_plan import check_disk, plan_disk
 

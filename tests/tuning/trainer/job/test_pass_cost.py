@@ -10,7 +10,7 @@ from torch.utils.flop_counter import FlopCounterMode, sdpa_backward_flop_count, 
 
 from inference.model.load.meta_model import build_on_meta
 from settings.groups import ModelSettings
-from tests.families import tiny
+from tests.tiny_models.families import tiny
 from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
 from tuning.trainer.base_model import BaseModel, load_base

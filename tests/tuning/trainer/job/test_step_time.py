@@ -10,7 +10,7 @@ import pytest
 import torch
 from transformers.models.llama.modeling_llama import LlamaAttention
 
-from tests import tiny
+from tests.tiny_models import tiny
 from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example, PreferencePair
 from tuning.trainer.job.remaining_time import EVALUATION_SHARE

@@ -14,10 +14,11 @@ from inference.model.mapped_model import mapped_file
 from inference.model.quantization.dequantized import Dequantized
 from inference.model.quantization.replace import packed_matrices
 from settings.groups import ModelSettings
-from tests import tiny, weight_caches
-from tests.families import needs_fused
+from tests.model import weight_caches
+from tests.model.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
+from tests.tiny_models import tiny
+from tests.tiny_models.families import needs_fused
 from tests.tuning.trainer.conftest import job_spec, make_data
-from tests.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
 from tuning.served_weights import with_served_weights
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.lora import LoraOptions

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests import tiny
+from tests.tiny_models import tiny
 from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
 from tuning.jobs.draft import Draft, make_spec

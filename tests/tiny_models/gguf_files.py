@@ -11,7 +11,7 @@ import numpy as np
 from safetensors.torch import load_file
 from transformers import AutoTokenizer
 
-from tests import tiny
+from tests.tiny_models import tiny
 
 MODULE_NAMES = {
     "model.embed_tokens": "token_embd",

@@ -9,7 +9,7 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from inference.model.load.formats import read_config
-from tests.gguf_files import write_experts, write_gpt_oss
+from tests.tiny_models.gguf_files import write_experts, write_gpt_oss
 
 QWEN3_MOE_SIZES = {
     "vocab_size": 96,

@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 from inference.engine.engine import Engine
 from inference.engine.sequence import StepOutput
 from inference.sampling import Sampling
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 GREEDY = Sampling(greedy=True)
 NEW = 12

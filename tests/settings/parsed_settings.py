@@ -6,7 +6,7 @@ from typing import Any
 from settings.schema import Settings
 from settings.sources import Source, read_config_file, resolve
 
-CONFIG = read_config_file(Path(__file__).parent.parent / "config.py")
+CONFIG = read_config_file(Path(__file__).parents[2] / "config.py")
 
 
 def parsed_settings(**values: Any) -> Settings:

@@ -11,7 +11,8 @@ from checks.memory.plan import Plan, PlanRequest, make_plan
 from hub.client import Hub
 from hub.repository import Repository
 from hub.resolve import find_model, from_folder
-from tests import fake_hub, tiny
+from tests.fakes import fake_hub
+from tests.tiny_models import tiny
 
 
 @pytest.fixture

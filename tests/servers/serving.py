@@ -13,9 +13,9 @@ from pathlib import Path
 import psutil
 import requests
 
-from tests.forked_main import ForkedMain
+from tests.servers.forked_main import ForkedMain
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 READY_TIMEOUT_S = 120
 
 

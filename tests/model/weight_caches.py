@@ -8,7 +8,7 @@ import transformers
 
 from inference.model import weight_cache
 from settings.groups import EngineSettings
-from tests import gguf_files, tiny
+from tests.tiny_models import gguf_files, tiny
 
 ENGINE = EngineSettings(
     context=64, max_sequences=2, kv_memory_bytes=1 << 24, max_batch_tokens=64, max_queued_tokens=100

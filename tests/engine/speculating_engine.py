@@ -11,9 +11,9 @@ from inference.engine.sequence import StepOutput
 from inference.model import select_runner
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
-from tests.engine_probe import EngineProbe
-from tests.families import VOCAB
-from tests.generation_requests import make_request
+from tests.engine.engine_probe import EngineProbe
+from tests.engine.generation_requests import make_request
+from tests.tiny_models.families import VOCAB
 
 NEW = 24
 ROWS = 6

@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
 
 from scripts.loopback import listening
-from tests.fake_hub_faults import HubFault, HubReply
-from tests.fake_hub_names import Names, described
+from tests.fakes.fake_hub_faults import HubFault, HubReply
+from tests.fakes.fake_hub_names import Names, described
 
 HEAD = 100  # bytes counted for a response's status, server and date
 LARGE = 1000  # bytes from which a file counts as large and is identified by its sha256

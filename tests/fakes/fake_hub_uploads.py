@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from scripts.loopback import listening
-from tests.fake_hub import TOKEN, FakeHub, HubRequestHandler, HubServer
+from tests.fakes.fake_hub import TOKEN, FakeHub, HubRequestHandler, HubServer
 
 
 @dataclass

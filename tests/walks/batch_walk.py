@@ -9,7 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import CacheOp, Copy, Resize, Runner, Swap, make_batch
-from tests.families import VOCAB
+from tests.tiny_models.families import VOCAB
 
 FIRST, LAST = 3, VOCAB - 1
 

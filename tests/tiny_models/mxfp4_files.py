@@ -7,7 +7,7 @@ from safetensors.torch import load_file, save_file
 from torch import Tensor
 from transformers import GptOssConfig, GptOssForCausalLM
 
-from tests import tiny
+from tests.tiny_models import tiny
 
 OSS = {
     "vocab_size": 320,

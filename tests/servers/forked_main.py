@@ -13,7 +13,7 @@ from multiprocessing import get_context
 import main
 
 FORKSERVER = get_context("forkserver")
-FORKSERVER.set_forkserver_preload(["tests.server_imports"])
+FORKSERVER.set_forkserver_preload(["tests.servers.server_imports"])
 
 
 class ForkedMain:

@@ -27,7 +27,7 @@ from inference.model.tensor_parallel.rank_start import run_rank
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.sampling import Sampling
 from settings.groups import ModelSettings
-from tests.generation_requests import make_request
+from tests.engine.generation_requests import make_request
 
 RANKS = 2
 NEW = 12

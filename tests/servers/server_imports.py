@@ -1,4 +1,4 @@
-"""Imports the libraries as main.py does, for the process that tests/forked_main.py forks."""
+"""Imports the libraries as main.py does, for the process that tests/servers/forked_main.py forks."""
 
 import gc
 import os

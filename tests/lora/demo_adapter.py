@@ -7,7 +7,7 @@ import torch
 from peft import LoraConfig, PeftModel, get_peft_model
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-MODEL = Path(__file__).parent.parent / "models/demo"
+MODEL = Path(__file__).parents[2] / "models/demo"
 
 
 def save_adapter(folder: Path, seed: int, **config: Any) -> Path:
