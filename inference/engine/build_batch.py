@@ -92,12 +92,24 @@ def build_batch(
     pooled_rows: list[int] = []
     page_table = tuple([sequence.pages for sequence, _ in scheduler_output if sequence.pages])
     pending = PendingTokens([], [], pending_ids.token_ids) if pending_ids else None
-    tokens = token_ids, positions, slot_mapping, query_start_loc, seq_lens, rows, logits_indices
     window_tables: list[GroupTable] = []
     adapter_ids: list[int] = []
     prepared = PreparedBatch(
         Batch(
-            *tokens, cache_ops, encoder_inputs, page_table, pending, pooled_rows, window_tables, adapter_ids
+            token_ids=token_ids,
+            positions=positions,
+            slot_mapping=slot_mapping,
+            query_start_loc=query_start_loc,
+            seq_lens=seq_lens,
+            rows=rows,
+            logits_indices=logits_indices,
+            cache_ops=cache_ops,
+            encoder_inputs=encoder_inputs,
+            page_table=page_table,
+            pending_tokens=pending,
+            pooled_rows=pooled_rows,
+            window_tables=window_tables,
+            adapter_ids=adapter_ids,
         )
     )
     for sequence, num_scheduled_tokens in scheduler_output:

@@ -52,10 +52,10 @@ class EngineCore:
         admission_control: AdmissionControl,
         max_batch_tokens: int,
         admission_policy: WaitingServedRatio | None,
-        prefix_caching: bool = True,
-        speculate: int = 0,
-        prefill_chunk_size: int = 0,
-        draft_model: DraftModel | None = None,
+        prefix_caching: bool,
+        speculate: int,
+        prefill_chunk_size: int,
+        draft_model: DraftModel | None,
     ) -> None:
         whole_prompts = runner.capabilities.encoder_decoder or not runner.capabilities.chunked_prefill
         chunking = Chunking(runner.context if prefill_chunk_size and whole_prompts else prefill_chunk_size)

@@ -73,12 +73,12 @@ class Engine:
             runner,
             sampler,
             self._admission_control,
-            max_batch_tokens,
-            admission_policy,
-            prefix_caching,
-            speculate,
-            prefill_chunk_size,
-            draft_model,
+            max_batch_tokens=max_batch_tokens,
+            admission_policy=admission_policy,
+            prefix_caching=prefix_caching,
+            speculate=speculate,
+            prefill_chunk_size=prefill_chunk_size,
+            draft_model=draft_model,
         )
         self._admission_control.estimate_wait = self.core.wait_estimator.drained_s
 

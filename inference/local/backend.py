@@ -140,15 +140,14 @@ class LocalBackend:
         matcher: GrammarMatcher | None,
         watch: WatchSinks = tuple,
     ) -> Stream:
-        token_ids = resolved.prompt_token_ids
         resolved_requests = with_seeds(resolved, self._settings.default_seed)
         answer_stats = self._metrics.start_answers(
-            len(token_ids),
+            len(resolved.prompt_token_ids),
             max_tokens=resolved.max_tokens or 0,
             num_answers=len(resolved_requests),
             prepared_s=time.monotonic() - start_s,
         )
-        answer_decoders = self._answer_decoders(request, resolved_requests, token_ids, answer_stats)
+        answer_decoders = self._answer_decoders(request, resolved_requests, answer_stats)
         if resolved.sampling.penalty_alpha:
             return LocalStream(self._start_search(resolved, matcher, answer_decoders, watch))
         collector = OutputCollector(answer_decoders, self._engine.abort)
@@ -253,14 +252,13 @@ class LocalBackend:
         self,
         request: GenerationRequest,
         resolved_requests: list[GenerationRequest],
-        token_ids: tuple[int, ...],
         answer_stats: list[AnswerStats],
     ) -> list[AnswerDecoder]:
         """The decoder of the answer to each of resolved_requests."""
         is_chat_prompt = not isinstance(request.prompt, str) and is_chat(request.prompt)
         chat_template = self._input_processor.chat_template
         starts_message = is_chat_prompt and not request.template.continue_final_message
-        continued_ids = () if starts_message or self._model.is_encoder_decoder else token_ids
+        is_continued = not starts_message and not self._model.is_encoder_decoder
         stop_strings = stop_strings_for(request, chat_template.stops if is_chat_prompt else ())
         return [
             AnswerDecoder(
@@ -269,7 +267,7 @@ class LocalBackend:
                 # A message starts a new text; a completion continues the text of its prompt.
                 detokenizer=make_detokenizer(
                     self._vocabulary,
-                    continued_ids,
+                    resolved.prompt_token_ids if is_continued else (),
                     show_special=request.show_special,
                     strip_leading=starts_message and bool(chat_template.fallback_reason),
                 ),
