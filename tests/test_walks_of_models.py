@@ -59,7 +59,10 @@ def contiguous_runner(
 
 
 def paged_runner(name: str, overlaps: bool = False, window_pages: int = 0) -> Runner:
-    """window_pages: of the layers with a sliding window; 0: they have no pages of their own."""
+    """A runner over few pages.
+
+    window_pages: of the layers with a sliding window; 0: they have no pages of their own.
+    """
     window_groups = (WindowGroup(families.WINDOW["sliding_window"], window_pages),) if window_pages else ()
     pool = KVPool(KV_CAPACITY // 4, page_size=4, window_groups=window_groups)
     return PagedRunner(tiny(name), pool, max_sequences=ROWS, context=CONTEXT, overlap=overlaps)

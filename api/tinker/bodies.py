@@ -150,7 +150,11 @@ class CreateFromBody(Struct):
 
 
 class CreateSamplingSession(Struct):
-    """model_path, a checkpoint's path, or else base_model: what to sample from"""
+    """A sampling session to create.
+
+    model_path  a checkpoint to sample from
+    base_model  the model to sample from, if no checkpoint is named
+    """
 
     session_id: str
     sampling_session_seq_id: int

@@ -22,7 +22,11 @@ TopTokens = tuple[tuple[int, float], ...]  # (id, logprob), the most probable fi
 
 @dataclass(slots=True)
 class SampledSequence:
-    """token_ids include the one that ended the sequence; top_tokens: of each, if they are to be shown."""
+    """One sample.
+
+    token_ids   with the one that ended the sequence
+    top_tokens  of each of them, if they are to be shown
+    """
 
     stop_reason: Literal["stop", "length"] = "length"
     token_ids: list[int] = field(default_factory=list)

@@ -67,7 +67,10 @@ class Reference:
         logits: Sequence[torch.Tensor] = (),
         rounding_noise: float | None = None,
     ) -> None:
-        """logits, rounding_noise: those of an earlier Reference of the same model; else they are computed."""
+        """Compute the logits of `model`, unless an earlier Reference of it has given them.
+
+        logits, rounding_noise: those of that Reference.
+        """
         self.model = model
         self.errors = RememberedErrors()
         self.ids = ordinary_token_ids(model)

@@ -30,7 +30,7 @@ CONTEXT, MAX_SEQUENCES, KV_MEMORY_BYTES = 1024, 16, 1 << 28
 
 
 class StepShape(NamedTuple):
-    """num_rows rows compute num_tokens tokens each, behind num_cached; adapter_ids of the rows."""
+    """A step: num_rows rows compute num_tokens tokens each, behind num_cached. adapter_ids: of the rows."""
 
     num_rows: int
     num_tokens: int

@@ -37,7 +37,11 @@ class BenchWorkload:
 
 @dataclass(frozen=True, slots=True)
 class Startup:
-    """seconds: from the engine's start to its first token. peak_mb: peak memory until then."""
+    """The start of an engine.
+
+    seconds  from its start to its first token
+    peak_mb  peak memory until then
+    """
 
     seconds: float
     peak_mb: float

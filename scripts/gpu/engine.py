@@ -38,7 +38,11 @@ BuildModel = Callable[[str, str, str], Any]  # (shape, dtype, device) → the mo
 
 @dataclass(frozen=True, slots=True)
 class EngineSize:
-    """max_batch_tokens: tokens of a step. context: tokens of a row; 0: the model's own."""
+    """The limits of an engine.
+
+    max_batch_tokens  tokens of a step
+    context           tokens of a row; 0: the model's own
+    """
 
     max_sequences: int = 256
     max_batch_tokens: int = 2048

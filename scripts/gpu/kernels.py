@@ -61,7 +61,12 @@ VARIANTS = (
 
 
 class AttentionStep(NamedTuple):
-    """rows: how many. query_len: tokens of each row in the step. context: tokens of each row in all."""
+    """A step of equal rows, as attention sees it.
+
+    rows       how many
+    query_len  tokens of each row in the step
+    context    tokens of each row in all
+    """
 
     rows: int
     query_len: int

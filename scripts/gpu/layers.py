@@ -27,7 +27,7 @@ MAX_COMPILED = 64  # layers share a function, and each variant is compiled for o
 
 
 class LayerVariant(NamedTuple):
-    """fuses_rotary: see CompiledLayers. options: of torch's compiler."""
+    """A way to compile the layers. fuses_rotary: see CompiledLayers. options: of torch's compiler."""
 
     name: str
     fuses_rotary: bool

@@ -37,9 +37,12 @@ class WrongResult(Exception):
 
 @dataclass(frozen=True, slots=True)
 class SectionOptions:
-    """rounds: of comparisons. sample: small counts, so that figures mean nothing. output: a folder.
+    """How the sections measure.
 
-    vllm_path: the folder that contains vLLM and what it imports; None: this Python has it, if any.
+    rounds     of comparisons
+    sample     small counts, so that figures mean nothing
+    output     a folder
+    vllm_path  the folder that contains vLLM and what it imports; None: this Python has it, if any.
     """
 
     bench: BenchOptions

@@ -31,7 +31,10 @@ from scripts.gpu.section import MeasureSection
 
 
 class Section(NamedTuple):
-    """minutes: after them no further figure is measured; a section starts only if half of them are left."""
+    """A section of the report, and its time.
+
+    minutes  after them no further figure is measured; a section starts only if half of them are left
+    """
 
     measure: MeasureSection
     minutes: float

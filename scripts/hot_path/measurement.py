@@ -14,7 +14,7 @@ ENGINE_FOLDERS = ("inference/engine/", "inference/model/", "inference/native/") 
 
 
 class EnteredFunction(NamedTuple):
-    """num_calls: starts and resumptions of its frames."""
+    """A function that ran. num_calls: starts and resumptions of its frames."""
 
     path: str
     name: str

@@ -21,7 +21,11 @@ MEAN_PAUSE_S = 4.0  # between an answer and the next message
 
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """rate: requests a second of all replicas together. zipf: exponent of the system prompts' popularity."""
+    """The load of a simulation.
+
+    rate  requests a second of all replicas together
+    zipf  exponent of the system prompts' popularity
+    """
 
     rate: float
     num_systems: int

@@ -14,7 +14,11 @@ from tests.fakes.fake_hub import TOKEN, FakeHub, HubRequestHandler, HubServer
 
 @dataclass
 class UploadHub(FakeHub):
-    """created: the bodies that created repositories; uploaded: path -> content of all committed files."""
+    """A Hub that takes uploads.
+
+    created   the bodies that created repositories
+    uploaded  path -> content of all committed files
+    """
 
     created: list[dict[str, Any]] = field(default_factory=list)
     uploaded: dict[str, bytes] = field(default_factory=dict)

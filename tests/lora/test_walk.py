@@ -36,7 +36,11 @@ def shared_prompts() -> list[list[int]]:
 
 @dataclass
 class Walk:
-    """folder_of: the folder of each loaded name. requests: (folder, prompt, collector) of every request."""
+    """Random loads, unloads and requests of adapters.
+
+    folder_of  the folder of each loaded name
+    requests   (folder, prompt, collector) of every request
+    """
 
     served: AdaptedEngine
     folders: Sequence[Path]

@@ -29,7 +29,11 @@ TEMPLATE = "{% for message in messages %}<{{ message.role }}>{{ message.content 
 
 @dataclass(frozen=True, slots=True)
 class HubFile:
-    """start: the file's first bytes, which are all that can be requested. size: bytes of the full file."""
+    """A file of the local Hub.
+
+    start  its first bytes, which are all that can be requested
+    size   bytes of the full file
+    """
 
     start: bytes
     size: int

@@ -21,7 +21,11 @@ MAX_S, MAX_BYTES = 5.0, 2_000_000
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """seconds: median of several checks. num_requests, wire_bytes (both directions): mean of one check."""
+    """What a check of a model takes.
+
+    seconds                   median of several checks
+    num_requests, wire_bytes  mean of one check; bytes in both directions
+    """
 
     seconds: float
     num_requests: int

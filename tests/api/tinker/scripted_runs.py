@@ -109,7 +109,7 @@ class ScriptedRuns:
 
 @dataclass
 class ScriptedPending:
-    """by_client: the ids of the requests for samples, which a test may put there."""
+    """PendingSamples in memory. by_client: the ids of requests, which a test may put there."""
 
     by_client: dict[tuple[str, int], list[str]] = field(default_factory=dict)
 
