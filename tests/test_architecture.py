@@ -1,6 +1,7 @@
 """Imports go only to the same floor or below, without forbidden modules or cycles; no file is too long."""
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -186,6 +187,14 @@ def test_a_file_is_short_enough() -> None:
     for module, path in SOURCE_FILES.items():
         lines = len(path.read_text().splitlines())
         assert lines <= LIMIT, f"{module} has {lines} lines: split it by idea"
+
+
+def test_what_tests_share_is_in_no_test_module() -> None:
+    """A test module can be moved or removed without another one."""
+    imported = re.compile(r"^from tests\b.*\btest_\w+", re.MULTILINE)
+    files = (ROOT / "tests").rglob("*.py")
+    lines = {path.name: imported.findall(path.read_text()) for path in files}
+    assert not {name: each for name, each in lines.items() if each}
 
 
 def test_the_memory_planner_the_hub_and_the_loader_need_no_engine() -> None:

@@ -4,10 +4,8 @@ import json
 import os
 import platform
 import signal
-import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,14 +15,10 @@ import requests
 import torch
 
 import main
-from settings.sources import KNOWN_NAMES
 from tests.fakes import fake_hub
 from tests.servers.certificate import make_certificate
+from tests.servers.main_process import OURS, ROOT, TIMEOUT_S, free_port, wait_for
 from tests.tiny_models import tiny
-
-ROOT = Path(__file__).parent.parent
-TIMEOUT_S = 120
-OURS = {name: value for name, value in os.environ.items() if name not in KNOWN_NAMES}
 
 
 def command(*arguments: str) -> list[str]:
@@ -35,12 +29,6 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
     return subprocess.run(
         command(*arguments), capture_output=True, text=True, timeout=TIMEOUT_S, env=OURS | environment
     )
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager
@@ -59,18 +47,6 @@ def serving(
     finally:
         process.kill()
         process.communicate()
-
-
-def wait_for(process: subprocess.Popen[str], url: str, certificate: str = "") -> None:
-    end = time.monotonic() + TIMEOUT_S
-    while time.monotonic() < end:
-        assert process.poll() is None, "the server has ended"
-        try:
-            if requests.get(f"{url}/health", timeout=5, verify=certificate or None).ok:
-                return
-        except requests.ConnectionError:
-            time.sleep(0.1)
-    raise AssertionError("the server does not get ready")
 
 
 def test_the_version_is_the_projects(capsys: pytest.CaptureFixture[str]) -> None:

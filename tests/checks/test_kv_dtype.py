@@ -14,7 +14,7 @@ from checks.memory.plan import Plan
 from inference.errors import Unavailable
 from inference.model.paged.q8_0 import head_bytes
 from inference.model.select_runner import select_runner
-from tests.checks.test_runner import raw
+from tests.checks.family_settings import raw
 from tests.tiny_models.families import CONTEXT, tiny
 
 Planner = Callable[..., Plan]

@@ -15,17 +15,14 @@ from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from inference.errors import Unavailable
 from inference.model import select_runner
+from tests.checks.family_settings import raw
 from tests.tiny_models import families
-from tests.tiny_models.families import CONTEXT, FAMILIES, UNUSUAL, VOCAB
+from tests.tiny_models.families import CONTEXT
 
 Planner = Callable[..., Plan]
 
 # Each runner refuses some of these.
 SOME = ("llama", "mixtral", "gpt2", "bloom", "jamba", "mamba", "t5", "openai-gpt", "deepseek_v3")
-
-
-def raw(family: str) -> dict[str, Any]:
-    return {"vocab_size": VOCAB} | (FAMILIES | UNUSUAL | families.UNCACHED)[family] | {"model_type": family}
 
 
 def test_auto_is_not_checked(planned: Planner, machine: Machine) -> None:

@@ -16,7 +16,7 @@ from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, Recording
 from tests.engine.engine_probe import EngineProbe
 from tests.engine.generation_requests import make_request
 from tests.engine.oracle_proposer import OracleProposer, SeededOracleProposer
-from tests.engine.test_sampling import KINDS
+from tests.engine.sampling_kinds import KINDS
 
 
 def make_bench(**shape: object) -> Bench:

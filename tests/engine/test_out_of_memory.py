@@ -7,7 +7,7 @@ import pytest
 from inference.engine.deadlines import Deadlines
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.process.memory_shortage import TOO_LITTLE_MEMORY
-from tests.engine.test_overlap_pipeline import PagedBench, make_requests
+from tests.engine.paged_bench import PagedBench, make_requests
 
 REPEATED = "take_ops"  # belongs to a step; the other methods are called between two steps
 METHODS = ("allocate", "grow", "reserve", "free", REPEATED)

@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Callable
-from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -11,24 +10,19 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.sampling.sampler import PendingSample, SampledToken, Sampler
-from inference.engine.sequence import Matcher, StepOutput
+from inference.engine.sequence import StepOutput
 from inference.engine.step import MODEL_FAILED
 from inference.engine_stats import StepStats
 from inference.model.batch import Batch
 from inference.sampling import PenaltyWindow, Sampling, Watermark
-from inference.types import GenerationRequest
 from tests.engine.conftest import END, NAN, POISON, VOCAB, RecordingSink
 from tests.engine.engine_probe import EngineProbe
 from tests.engine.generation_requests import make_request
 from tests.engine.next_token_runner import NextTokenRunner
-from tests.walks.async_device import AsyncEchoRunner, AsyncSampler
-from tests.walks.paged_echo_runner import PagedEchoRunner
+from tests.engine.paged_bench import GREEDY, LENGTH, PROMPTS, PagedBench, make_requests
 
 NUMBERS = ((POISON,), (NAN,))  # must not be sampled
-GREEDY = Sampling(greedy=True)
 SAMPLED = Sampling(temperature=2.0, bad_words_ids=NUMBERS)
-PROMPTS = ((4, 5, 6), (7, 8), (9, 10, 11, 12, 13), (14,))
-LENGTH = 20
 
 
 @dataclass
@@ -44,87 +38,6 @@ class AllowEverything:
         self.token_ids.append(token)
 
 
-class PagedBench:
-    """An engine over paged memory, driven step by step; with `overlaps` its runner is async-capable.
-
-    If `may_fail` is set, early steps may fail: they are then scheduled as usual and no answer changes.
-    """
-
-    may_fail = False
-
-    def __init__(
-        self,
-        overlaps: bool,
-        sampler: Sampler | None = None,
-        drafts: int = 0,
-        asynchronous: bool = False,
-        **shape: Any,
-    ) -> None:
-        shape = {"max_sequences": 4, "kv_capacity": 400, "context": 96} | shape
-        if asynchronous:
-            self.runner = AsyncEchoRunner(**shape)
-            sampler = AsyncSampler(self.runner)
-        else:
-            self.runner = PagedEchoRunner(**shape, overlap=overlaps)
-        self.engine = Engine(
-            self.runner,
-            sampler or Sampler(VOCAB),
-            max_batch_tokens=32,
-            max_queued_tokens=10_000,
-            speculate=drafts,
-        )
-        self.probe = EngineProbe(self.engine)
-        self.sinks: list[RecordingSink] = []
-        self.ids: list[int] = []
-
-    def submit(
-        self, *requests: GenerationRequest, matchers: SequenceOf[Matcher | None] = ()
-    ) -> list[RecordingSink]:
-        sinks = [RecordingSink() for _ in requests]
-        self.ids += self.engine.submit(requests, sinks, matchers)
-        self.sinks += sinks
-        return sinks
-
-    @torch.inference_mode()
-    def step(self, count: int = 1) -> bool:
-        busy = True
-        for _ in range(count):
-            busy = self.engine.step()
-            self.probe.check()
-            assert self.may_fail or not self.probe.num_failed_early_steps
-        return busy
-
-    def run_until_idle(self) -> "PagedBench":
-        for _ in range(500):
-            if not self.step():
-                return self
-        raise AssertionError("still busy")
-
-    @property
-    def share_overlapped(self) -> float:
-        """The share of steps launched while tokens of the step before were pending."""
-        return self.probe.num_overlapped / self.engine.stats().steps
-
-    @property
-    def outputs(self) -> list[list[tuple[object, ...]]]:
-        """All outputs of each request, without the queue times."""
-        return [
-            [
-                (
-                    r.token_ids,
-                    r.logprobs,
-                    r.top_logprobs,
-                    r.num_cached_tokens,
-                    r.prompt_logprobs,
-                    r.finish_reason,
-                    str(r.error or ""),
-                )
-                for r in sink.outputs
-            ]
-            for sink in self.sinks
-        ]
-
-
 def run_both(drive: Callable[[PagedBench], object], **shape: Any) -> tuple[PagedBench, PagedBench]:
     """Drives an engine that launches steps early and one that does not in the same way."""
     early, plain = PagedBench(True, **shape), PagedBench(False, **shape)
@@ -133,11 +46,6 @@ def run_both(drive: Callable[[PagedBench], object], **shape: Any) -> tuple[Paged
         bench.run_until_idle()
     assert early.runner.early and not plain.runner.early
     return early, plain
-
-
-def make_requests(**options: Any) -> list[GenerationRequest]:
-    task_fields = {"sampling": GREEDY, "stop_token_ids": frozenset({END}), "max_tokens": LENGTH} | options
-    return [make_request(ids, seed=seed, **task_fields) for seed, ids in enumerate(PROMPTS)]
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.live.hostile import (
     send,
     undisturbed,
 )
-from tests.live.test_hostile import RAW
+from tests.live.raw_bodies import RAW
 from tests.servers.serving import ServerProcess
 
 pytestmark = pytest.mark.slow

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import pytest
 import requests
 
-from tests.test_main import OURS, ROOT, TIMEOUT_S, free_port, wait_for
+from tests.servers.main_process import OURS, ROOT, TIMEOUT_S, free_port, wait_for
 
 pytestmark = [
     pytest.mark.slow,

@@ -5,7 +5,7 @@ import json
 import pytest
 import requests
 
-from tests.api.neodim.test_neodim_generate import CHAT
+from tests.api.neodim.chat_body import CHAT
 from tests.servers.serving import ServerProcess
 
 BODY = CHAT | {"prompt": "Q: What's the capital of France?\nA:", "generated_tokens_count": 12}

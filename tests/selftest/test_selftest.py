@@ -1,13 +1,10 @@
 """The self-test of the served model: the demo model passes, and a runner that mixes its rows does not."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
 
-from inference.engine.engine import Engine
-from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.factory import LoadedEngine, open_engine
 from inference.model.batch import Batch, Runner
@@ -17,24 +14,7 @@ from selftest.compare import Comparison, Divergence, compare
 from selftest.scenarios import CollectedAnswer, make_request
 from settings.groups import EngineSettings, ModelSettings
 from tests.engine.engine_probe import EngineProbe
-
-DEMO = Path(__file__).parent.parent.parent / "models" / "demo"
-
-
-class Mixing:
-    """A runner that adds a share of the last row's logits to the first row's."""
-
-    def __init__(self, runner: Runner, share: float) -> None:
-        self.runner, self.share = runner, share
-
-    def __getattr__(self, name: str) -> object:
-        return getattr(self.runner, name)
-
-    def forward(self, batch: Batch) -> torch.Tensor:
-        logits = self.runner.forward(batch)
-        if len(batch.rows) > 1 and len(logits) > 1:
-            logits[0] += self.share * logits[-1]
-        return logits
+from tests.selftest.demo_engine import DEMO, Mixing, engine
 
 
 @pytest.fixture(scope="module")
@@ -60,10 +40,6 @@ def opened(dtype: str, deterministic: bool) -> LoadedEngine:
             deterministic=deterministic,
         ),
     )
-
-
-def engine(runner: Runner, vocab: int) -> Engine:
-    return Engine(runner, Sampler(vocab), max_batch_tokens=256, max_queued_tokens=100_000)
 
 
 def make_answer(ids: list[int], *tops: dict[int, float]) -> CollectedAnswer:

@@ -12,7 +12,7 @@ from inference.factory import LoadedEngine
 from selftest import run
 from settings.schema import Settings
 from startup import one_model
-from tests.selftest.test_selftest import DEMO, Mixing, engine
+from tests.selftest.demo_engine import DEMO, Mixing, engine
 from tests.settings.parsed_settings import parsed_settings
 
 

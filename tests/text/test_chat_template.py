@@ -9,18 +9,17 @@ from inference.errors import BadRequest
 from inference.text.tool_parsers.stream import ToolParser
 from inference.text.tool_prompt import describe_tools, write_calls
 from inference.types import CallDelta, Message, TemplateOptions, ToolCall, ToolFormat
-from tests.text.templates import ASK, CONTENT_PARTS, FREE, SAY, STRICT, SYSTEM, WEATHER, chat
-
-FIRST_SYSTEM_ONLY = (
-    "{% if messages[0].role == 'system' %}<system>{{ messages[0].content }}{% endif %}"
-    "{% for m in messages if m.role != 'system' %}<{{ m.role }}>{{ m.content }}{% endfor %}<assistant>"
-)
-TOOLED = (
-    "{% if tools %}<tools>{{ tools | tojson }}{% endif %}"
-    "{% for m in messages %}<{{ m.role }}>{% if m.tool_calls %}"
-    "{% if m.tool_calls | length > 1 %}{{ raise_exception('one call at once') }}{% endif %}"
-    "{% if m.tool_calls[0].id | length != 9 %}{{ raise_exception('ids have nine characters') }}{% endif %}"
-    "{{ m.tool_calls[0].function | tojson }}{% else %}{{ m.content }}{% endif %}{% endfor %}<assistant>"
+from tests.text.templates import (
+    ASK,
+    CONTENT_PARTS,
+    FIRST_SYSTEM_ONLY,
+    FREE,
+    SAY,
+    STRICT,
+    SYSTEM,
+    TOOLED,
+    WEATHER,
+    chat,
 )
 
 PARIS = ToolCall("call_0123456789", "weather", '{"city": "Paris"}')

@@ -12,8 +12,7 @@ from transformers.utils import chat_template_utils
 from inference.errors import BadRequest
 from inference.text.sandbox.environment import BoundedEnvironment
 from inference.types import Message
-from tests.text import test_chat_template as templates
-from tests.text.templates import chat
+from tests.text.templates import FIRST_SYSTEM_ONLY, FREE, TOOLED, chat
 
 DEMO = Path(__file__).parent.parent.parent / "models/demo/chat_template.jinja"
 DOUBLED_LIST = (
@@ -116,11 +115,7 @@ def test_a_loop_that_only_some_messages_start_is_refused_too() -> None:
 
 @pytest.mark.parametrize(
     "template",
-    [
-        *(getattr(templates, name) for name in ("FREE", "FIRST_SYSTEM_ONLY", "TOOLED")),
-        DEMO.read_text(),
-        *EXPRESSIONS,
-    ],
+    [FREE, FIRST_SYSTEM_ONLY, TOOLED, DEMO.read_text(), *EXPRESSIONS],
 )
 @pytest.mark.parametrize("num_messages", [1, 3, 599])
 def test_all_other_templates_write_the_same_text(
@@ -137,7 +132,7 @@ def test_all_other_templates_write_the_same_text(
 
 
 def test_transformers_compiles_templates_in_the_bounded_environment() -> None:
-    compiled = chat_template_utils._compile_jinja_template(templates.FREE)
+    compiled = chat_template_utils._compile_jinja_template(FREE)
     assert isinstance(compiled.environment, BoundedEnvironment)
 
 

@@ -16,43 +16,10 @@ from inference.errors import Overloaded, Unavailable
 from inference.sampling import Sampling
 from inference.types import Finished, GenerationRequest
 from inference.validation import check_request
+from tests.api.neodim.chat_body import CHAT
 from tests.api.neodim.conftest import Ask, body, client, lines
 from tests.api.neodim.tokenizers import ScriptedBackend
 from tests.fakes.fake_backend import FakeBackend, say
-
-# Everything that neodim-chat sends.
-CHAT = {
-    "prompt": "We had a nice chat.",
-    "preamble": "",
-    "generated_tokens_count": 8,
-    "max_total_tokens": 64,
-    "sequences_count": 2,
-    "temperature": 0.7,
-    "top_k": None,
-    "top_p": None,
-    "typical": None,
-    "tfs": 0.95,
-    "top_a": None,
-    "penalty_alpha": None,
-    "warpers_order": ["repetition_penalty", "temperature", "top_k", "top_p", "typical", "tfs", "top_a"],
-    "repetition_penalty": 2.0,
-    "repetition_penalty_include_preamble": True,
-    "repetition_penalty_range": None,
-    "repetition_penalty_slope": 0.75,
-    "repetition_penalty_include_generated": "slide",
-    "repetition_penalty_truncate_to_input": True,
-    "repetition_penalty_prompt": None,
-    "required_server_version": ">=0.13",
-    "stop_strings": [r"[.!?](?=\s)", r"\n"],
-    "stop_strings_type": "regex",
-    "stop_strings_required_matches_count": 1,
-    "truncate_prompt_until": ["\n", " "],
-    "words_whitelist": None,
-    "words_blacklist": None,
-    "words_blacklist_at_start": ["\n", "<"],
-    "no_repeat_ngram_size": None,
-    "can_stop_early": False,
-}
 
 
 def backend(*scripts: list[str], **options: Any) -> ScriptedBackend:

@@ -5,21 +5,13 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from inference.types import CallDelta, Finished, Started, Token, TopLogprob
+from inference.types import Finished, Started, Token, TopLogprob
 from tests.api.openai.app_requests import CHATS, USER, WEATHER, chunks, get_response
+from tests.api.openai.tool_call_script import CALL
 from tests.fakes.fake_backend import FakeBackend, Script, say
 
 TGIS_CLIENTS = ("python-requests/2.32.5", "Python/3.11 aiohttp/3.13.2")  # of text-generation
 NAMED = {"type": "function", "function": {"name": "get_weather"}}
-CALL: Script = [
-    Started(0, prompt_tokens=9, cached_tokens=0, prompt_token_ids=(1, 2)),
-    Token(0, 7, ""),
-    CallDelta(0, 0, "call_12", "get_weather", "", done=False),
-    CallDelta(0, 0, "call_12", "get_weather", '{"city": ', done=False),
-    CallDelta(0, 0, "call_12", "get_weather", '"Paris"}', done=True),
-    CallDelta(0, 1, "call_34", "get_time", '{"at": 1}', done=True),
-    Finished(0, "stop", num_tokens=8),
-]
 TOP = (TopLogprob(5, "é", -0.5), TopLogprob(6, "e", -1.5))
 SCORED: Script = [
     Started(0, prompt_tokens=1, cached_tokens=0),

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 from api import create_app
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, WEATHER, chunks, get_response
-from tests.api.openai.test_openai_chat import CALL
+from tests.api.openai.tool_call_script import CALL
 from tests.fakes.fake_backend import FakeBackend, make_models, say
 
 GREEDY: dict[str, Any] = {"temperature": 0}

@@ -8,7 +8,7 @@ import pytest
 
 from tests.api.conftest import LiveServer, read, read_response
 from tests.api.conftest import request as http_request
-from tests.api.test_concurrency_limit import GENERATING, STREAM, narrow_app, post
+from tests.api.narrow_app import GENERATING, STREAM, narrow_app, post
 from tests.fakes.fake_backend import FakeBackend, say
 
 Start = Callable[..., LiveServer]

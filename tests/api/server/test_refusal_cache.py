@@ -11,7 +11,7 @@ import pytest
 from api.server import refusal_cache
 from tests.api.conftest import LiveServer, read
 from tests.api.conftest import request as http_request
-from tests.api.test_concurrency_limit import NEODIM, STREAM
+from tests.api.narrow_app import NEODIM, STREAM
 from tests.fakes.fake_backend import FakeBackend, say
 
 Start = Callable[..., LiveServer]

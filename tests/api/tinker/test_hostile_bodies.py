@@ -17,8 +17,8 @@ from api.tinker.protobuf.wire import (
     read_fields,
 )
 from inference.errors import BadRequest
+from tests.api.tinker.pass_bodies import JSON_PASS, OWN_REQUEST, PROTOBUF
 from tests.api.tinker.scripted_runs import RUN, SAMPLER, SESSION, ScriptedRuns
-from tests.api.tinker.test_run_routes import JSON_PASS, OWN_REQUEST, PROTOBUF
 from tuning.runs.types import ForwardBackward, RejectedRequest
 
 NUM_BODIES = 150

@@ -12,17 +12,12 @@ from api.tinker.protobuf.sample import write_sample
 from api.tinker.protobuf.wire import bytes_field, integer_field, read_fields, varint
 from api.tinker.sample_result import SampledSequence, SampleResult
 from inference.errors import BadRequest
+from tests.api.tinker.protobuf_bodies import MODEL_ID, REQUEST
 
-REQUEST = base64.b64decode(
-    "Ciw3ZjZmNDM2ZC0yMjVkLTQ0YzQtOWYxZS0wZDA2OGNjNWU3NTA6dHJhaW46MBABGnQKFAoSChAKAAAACwAAAAwAAAANAAAAEiIKB3dl"
-    "aWdodHMSFwoQAAAAAAAAgD8AAIA/AACAPxgBIgEEEjgKDXRhcmdldF90b2tlbnMSJwogCwAAAAAAAAAMAAAAAAAAAA0AAAAAAAAADgAA"
-    "AAAAAAAYAiIBBCINY3Jvc3NfZW50cm9weQ=="
-)
 OUTPUT = base64.b64decode(
     "CgtBcnJheVJlY29yZBI2EjIKCGxvZ3Byb2JzEiYKEFHyv8BrXcnANfDTwKqy2MASEAAAAAAAAAAAEAAAAAAAAAAYARgBGhMKCGxvc3M6"
     "c3VtEQAAAFACsDNA"
 )
-MODEL_ID = "7f6f436d-225d-44c4-9f1e-0d068cc5e750:train:0"
 
 
 def test_the_captured_request_is_read() -> None:

@@ -7,8 +7,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from api.tinker.protobuf.wire import bytes_field, integer_field, read_fields
+from tests.api.tinker.pass_bodies import JSON_PASS, OWN_REQUEST, PROTOBUF
 from tests.api.tinker.scripted_runs import RUN, SESSION, ScriptedRuns
-from tests.api.tinker.test_protobuf import MODEL_ID, REQUEST
 from tuning.runs.types import (
     Failure,
     ForwardBackward,
@@ -26,15 +26,6 @@ from tuning.runs.types import (
     WeightsSaved,
 )
 from tuning.trainer.optimizers import AdamParams
-
-PROTOBUF = "application/x-protobuf"
-OWN_REQUEST = REQUEST.replace(bytes_field(1, MODEL_ID.encode()), bytes_field(1, RUN.encode()))
-CHUNK = {"type": "encoded_text", "tokens": [1, 2]}
-TARGETS = {"data": [2, 3], "dtype": "int64", "shape": [2]}
-JSON_PASS = {
-    "data": [{"model_input": {"chunks": [CHUNK]}, "loss_fn_inputs": {"target_tokens": TARGETS}}],
-    "loss_fn": "cross_entropy",
-}
 
 
 def test_a_run_is_created(api: FlaskClient, runs: ScriptedRuns) -> None:

@@ -17,7 +17,7 @@ from inference.model.paged import cuda
 from inference.model.paged.captured_graph import DecodeGraph, MixedGraph
 from inference.model.paged.kv_pool import PAGE_SIZE
 from inference.model.paged.runner import PagedRunner
-from tests.model.lora.test_runner import merged, random_adapter
+from tests.model.lora.random_adapters import merged, random_adapter
 from tests.model.paged.recorded_runner import (
     CLOSE,
     PAGES,

@@ -4,19 +4,15 @@ from collections.abc import Sequence
 
 import pytest
 import torch
-from torch import nn
-from transformers import PreTrainedModel
 
-from inference.model.lora.delta import LoraDelta
 from inference.model.lora.runner import AdapterRunner
-from inference.model.lora.weights import AdapterWeights
 from inference.model.paged import cuda
 from inference.model.paged.cuda_graphs import GraphRunner
 from inference.model.paged.runner import PagedRunner
+from tests.model.lora.random_adapters import merged, random_adapter
 from tests.model.paged.recorded_runner import CLOSE, one_token_rows, record_runner, runner_of, trace
 from tests.tiny_models.families import tiny
 
-RANK, STD = 4, 0.3
 STEPS = ([0, 0, 0], [1, 1, 1], [0, 0, 0], [1, 0, 2], [2, 1, 2], [0, 0, 0])  # adapters of the rows
 
 
@@ -47,26 +43,3 @@ def largest_error(
         batch.adapter_ids.extend(adapter_ids)
     rows = torch.stack([expected[number][row] for row, number in enumerate(adapter_ids)])
     return float((runner.forward(batch) - rows).abs().max() / rows.std())
-
-
-def random_adapter(model: PreTrainedModel, number: int) -> AdapterWeights:
-    """Pairs on all linear layers of the decoder."""
-    generator = torch.Generator().manual_seed(number)
-    deltas = {
-        name: LoraDelta(
-            (torch.randn(RANK, module.in_features, generator=generator) * STD).to(model.device),
-            (torch.randn(module.out_features, RANK, generator=generator) * STD).to(model.device),
-        )
-        for name, module in model.named_modules()
-        if isinstance(module, nn.Linear) and module is not model.get_output_embeddings()
-    }
-    return AdapterWeights(number, deltas, has_effect=True)
-
-
-def merged(device: str, adapter: AdapterWeights | None) -> PreTrainedModel:
-    """The model with the adapter's pairs added to its weights."""
-    model = tiny("llama").to(device)
-    for name, pair in adapter.deltas.items() if adapter else ():
-        weight = model.get_submodule(name).weight
-        weight.data.add_((pair.a.T @ pair.b_t).T)
-    return model

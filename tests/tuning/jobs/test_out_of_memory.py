@@ -1,26 +1,16 @@
 """Memory refused while jobs are started and followed: they wait, and are trained once."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.tuning.jobs.failing_once import failing_once
 from tests.tuning.jobs.job_processes import processes_in
-from tests.tuning.jobs.test_prepare import ROWS, prepare_rows
+from tests.tuning.jobs.prepared_rows import ROWS, prepare_rows
 from tests.tuning.scripted_service import create_job, messages, wait_for_job, wait_until
 from tuning.jobs import prepare, queue, training
 from tuning.service import TuningService
-
-
-def failing_once(function: Callable[..., Any], calls: list[int]) -> Callable[..., Any]:
-    def run(*args: Any, **options: Any) -> Any:
-        calls.append(1)
-        if len(calls) == 1:
-            raise MemoryError
-        return function(*args, **options)
-
-    return run
 
 
 @pytest.mark.parametrize(

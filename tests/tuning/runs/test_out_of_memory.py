@@ -5,7 +5,7 @@ import torch
 from peft.tuners.lora.layer import LoraLayer
 
 from inference.process.memory_shortage import TOO_LITTLE_MEMORY
-from tests.tuning.jobs.test_out_of_memory import failing_once
+from tests.tuning.jobs.failing_once import failing_once
 from tests.tuning.runs.conftest import RunClient, make_options, wait_for
 from tests.tuning.runs.passes import PASS, STEP, loss
 from tuning.runs import executor

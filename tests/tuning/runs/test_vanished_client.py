@@ -9,8 +9,8 @@ import pytest
 import requests
 
 from settings.groups import ServerSettings
+from tests.api.tinker.pass_bodies import JSON_PASS
 from tests.api.tinker.scripted_runs import service_of
-from tests.api.tinker.test_run_routes import JSON_PASS
 from tests.clients.conftest import running
 from tests.fakes.fake_backend import FakeBackend
 from tests.tuning.runs.conftest import RunClient, RunServers

@@ -8,8 +8,9 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.tuning.trainer.conftest import VOCAB, make_data
-from tests.tuning.trainer.losses.test_table import FORMULAS, Row
+from tests.tuning.trainer.conftest import make_data
+from tests.tuning.trainer.losses.formulas import FORMULAS, Row
+from tests.tuning.trainer.pass_data import DATA, with_candidates
 from tests.tuning.trainer.warm_runs import gradients, warm
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.datum import Datum
@@ -17,14 +18,6 @@ from tuning.trainer.losses import target_logprobs
 from tuning.trainer.losses.table import LOSSES
 from tuning.trainer.trainer import Trainer
 
-DATA = make_data(
-    [9, 4, 12, 7],
-    weights=lambda random: random.choice((0.0, 1.0, 0.5)),
-    logprobs=lambda random: random.uniform(-7, -4),
-    reference_logprobs=lambda random: random.uniform(-7, -4),
-    advantages=lambda random: random.choice((0.0, random.uniform(-1, 1))),
-    sequence_ratio_mask=lambda random: random.choice((0.0, 1.0)),
-)
 SINGLE = [name for name, loss in LOSSES.items() if loss.group_size == 1 and name != "kto"]
 CANDIDATES = ("cross_entropy", "importance_sampling")
 
@@ -72,23 +65,6 @@ def test_a_loss_and_its_gradients_are_those_of_plain_torch(
     trainer = warm(Trainer(base), train_output=train_output)
     result = trainer.forward_backward("a", DATA, name)
     assert_same_pass(trainer, result.loss, FORMULAS[name](plain_rows(trainer, DATA)))
-
-
-def with_candidates(data: Sequence[Datum], num_candidates: int) -> list[Datum]:
-    """The data with several random targets a place, and random inputs for each."""
-    random = np.random.default_rng(0)
-    return [
-        Datum(
-            datum.token_ids,
-            random.integers(0, VOCAB, (len(datum), num_candidates)),
-            {
-                "weights": random.choice((0.0, 1.0, 0.5), (len(datum), num_candidates)),
-                "logprobs": random.uniform(-7, -4, (len(datum), num_candidates)),
-                "advantages": random.uniform(-1, 1, (len(datum), num_candidates)),
-            },
-        )
-        for datum in data
-    ]
 
 
 def column(data: Sequence[Datum], index: int) -> list[Datum]:

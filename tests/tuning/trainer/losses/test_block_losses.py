@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from tests.tuning.trainer.test_passes import DATA, with_candidates
+from tests.tuning.trainer.pass_data import DATA, with_candidates
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.datum import Datum
 from tuning.trainer.lora import LoraOptions

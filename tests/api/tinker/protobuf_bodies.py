@@ -1,0 +1,10 @@
+"""A forward_backward as Tinker's client sends it in protobuf."""
+
+import base64
+
+REQUEST = base64.b64decode(
+    "Ciw3ZjZmNDM2ZC0yMjVkLTQ0YzQtOWYxZS0wZDA2OGNjNWU3NTA6dHJhaW46MBABGnQKFAoSChAKAAAACwAAAAwAAAANAAAAEiIKB3dl"
+    "aWdodHMSFwoQAAAAAAAAgD8AAIA/AACAPxgBIgEEEjgKDXRhcmdldF90b2tlbnMSJwogCwAAAAAAAAAMAAAAAAAAAA0AAAAAAAAADgAA"
+    "AAAAAAAYAiIBBCINY3Jvc3NfZW50cm9weQ=="
+)
+MODEL_ID = "7f6f436d-225d-44c4-9f1e-0d068cc5e750:train:0"
