@@ -3,11 +3,13 @@
 import contextlib
 from functools import partial
 
+from flask import Flask
+
 from api import create_app
 from api.adapters import FetchAdapter
-from api.api_keys import make_key_check
-from api.body_limits import make_body_limit
-from api.concurrency_limit import make_permit_reservation
+from api.hooks.api_keys import make_key_check
+from api.hooks.body_limits import make_body_limit
+from api.hooks.concurrency_limit import make_permit_reservation
 from api.model_loading import ModelLoading
 from api.server.early_checks import EarlyChecks
 from api.server.metrics_port import serve_metrics
@@ -19,7 +21,7 @@ from hub.resolve import make_hub
 from inference.metrics import Metrics
 from inference.models import Models
 from inference.process.remembered_code import remembered_code
-from settings.groups import server_settings
+from settings.groups import ServerSettings, server_settings
 from settings.schema import Settings
 from tuning.service import TuningService
 
@@ -62,11 +64,7 @@ def run_server(
             model_loader=model_loader,
             sleeper=sleeper,
         )
-        checks = EarlyChecks(
-            make_body_limit(app, server.max_body_bytes, server.root_path),
-            make_permit_reservation(app, server.root_path),
-            make_key_check(server.api_keys, server.root_path),
-        )
+        checks = make_early_checks(app, server)
         remembered_code().save()  # everything that serving needs is imported
         return serve_http(
             app,
@@ -79,6 +77,14 @@ def run_server(
             certfile=settings.ssl_certfile,
             keyfile=settings.ssl_keyfile,
         )
+
+
+def make_early_checks(app: Flask, settings: ServerSettings) -> EarlyChecks:
+    return EarlyChecks(
+        make_body_limit(app, settings.max_body_bytes, settings.root_path),
+        make_permit_reservation(app, settings.root_path),
+        make_key_check(settings.api_keys, settings.root_path),
+    )
 
 
 def make_adapter_fetch(settings: Settings) -> FetchAdapter:
