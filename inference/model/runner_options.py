@@ -69,6 +69,7 @@ class RunnerOption(NamedTuple):
 
 def runner_options(
     model: PreTrainedModel,
+    *,
     context: int,
     deterministic: bool,
     tolerance: float,
@@ -76,38 +77,48 @@ def runner_options(
     kv_dtype: str,
     errors: RememberedErrors,
 ) -> Iterator[RunnerOption]:
-    """Yield the options to try, for sequences of at most `context` tokens.
+    """Yield the options to try.
 
-    deterministic: only options where the rows of a batch change no bit of each other. tolerance: the largest
-    accepted difference between two runners, in standard deviations of the logits. max_batch_tokens: tokens of
-    the largest step. kv_dtype: of keys and values; pages of 8 bits are only on a CPU. errors: of the model.
+    context           most tokens of a sequence
+    deterministic     only options where the rows of a batch change no bit of each other
+    tolerance         largest accepted difference of two runners, in standard deviations of the logits
+    max_batch_tokens  tokens of the largest step
+    kv_dtype          of keys and values; pages of 8 bits are only on a CPU
+    errors            of the model
     """
-    if kv_dtype != AUTO and model.device.type != "cpu":
+    is_on_cpu, note = model.device.type == "cpu", "" if kv_dtype == AUTO else f", KV cache in {kv_dtype}"
+    if kv_dtype != AUTO and not is_on_cpu:
         return
-    note = "" if kv_dtype == AUTO else f", KV cache in {kv_dtype}"
-    if model.device.type == "cpu":
+    if is_on_cpu:
         get_spec = cache(partial(extract_verified_spec, model, context, tolerance, kv_dtype, errors))
         build_native = partial(build_fused_runner, model, get_spec, kv_dtype=kv_dtype)
         yield RunnerOption("fused", f"fused{note}", build_native, paged_kv_cost, SLOW_FUSED_S)
     if not deterministic:
-        get_kernel = cache(
-            partial(select_kernel, model)
-        )  # evaluated at the first trial: it may raise UnsupportedModel
-        get_store = cache(partial(select_store, model))
-        build_paged = partial(
-            build_paged_runner, model, get_kernel, get_store, tolerance, max_batch_tokens, kv_dtype=kv_dtype
-        )
-        if is_single_gpu(model):
-            if rotary_store := select_rotary_store(model):
-                get_layers = cache(partial(CompiledLayers, model, fuses_rotary=True))
-                build_fused = partial(build_paged, get_layers=get_layers, rotary_store=rotary_store)
-                name = "paged, compiled layers, fused rotary embedding"
-                yield RunnerOption("paged", name, build_fused, paged_kv_cost, slow_s=0.0)
-            build_compiled = partial(build_paged, get_layers=cache(partial(CompiledLayers, model)))
-            yield RunnerOption("paged", "paged, compiled layers", build_compiled, paged_kv_cost, slow_s=0.0)
-        yield RunnerOption("paged", f"paged{note}", build_paged, paged_kv_cost)
-    if kv_dtype != AUTO:
-        return
+        yield from paged_options(model, tolerance, max_batch_tokens, kv_dtype, note)
+    if kv_dtype == AUTO:
+        yield from contiguous_options(model, deterministic)
+
+
+def paged_options(
+    model: PreTrainedModel, tolerance: float, max_batch_tokens: int, kv_dtype: str, note: str
+) -> Iterator[RunnerOption]:
+    """The fastest first. Kernels are selected at the first trial, which may raise UnsupportedModel."""
+    get_kernel, get_store = cache(partial(select_kernel, model)), cache(partial(select_store, model))
+    build_paged = partial(
+        build_paged_runner, model, get_kernel, get_store, tolerance, max_batch_tokens, kv_dtype=kv_dtype
+    )
+    if is_single_gpu(model):
+        if rotary_store := select_rotary_store(model):
+            get_layers = cache(partial(CompiledLayers, model, fuses_rotary=True))
+            build_fused = partial(build_paged, get_layers=get_layers, rotary_store=rotary_store)
+            name = "paged, compiled layers, fused rotary embedding"
+            yield RunnerOption("paged", name, build_fused, paged_kv_cost, slow_s=0.0)
+        build_compiled = partial(build_paged, get_layers=cache(partial(CompiledLayers, model)))
+        yield RunnerOption("paged", "paged, compiled layers", build_compiled, paged_kv_cost, slow_s=0.0)
+    yield RunnerOption("paged", f"paged{note}", build_paged, paged_kv_cost)
+
+
+def contiguous_options(model: PreTrainedModel, deterministic: bool) -> Iterator[RunnerOption]:
     runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
     for (chunked_prefill, batched), name in CONTIGUOUS_MODES.items():
         if not (deterministic and batched):

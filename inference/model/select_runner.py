@@ -119,7 +119,13 @@ def select_runner(
     )
     reference, tolerance = prepared.reference, prepared.tolerance
     options = runner_options(
-        model, context, deterministic, tolerance, max_batch_tokens, kv_dtype, reference.errors
+        model,
+        context=context,
+        deterministic=deterministic,
+        tolerance=tolerance,
+        max_batch_tokens=max_batch_tokens,
+        kv_dtype=kv_dtype,
+        errors=reference.errors,
     )
     accepted_error = tolerance if kv_dtype == AUTO else max(tolerance, INT8_KV_TOLERANCE)
     allowed = (each for each in options if each.kind in allowed_runners) if prepared.is_causal else ()
