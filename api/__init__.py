@@ -6,18 +6,15 @@ or the model.
 
 from flask import Flask
 
-from api import (
+from api import adapters, errors, model_loading, sleep_mode
+from api.hooks import (
     adapter_sums,
-    adapters,
     allowed_hosts,
     api_keys,
     body_limits,
     concurrency_limit,
     cors,
-    errors,
-    model_loading,
     request_log,
-    sleep_mode,
     start_id,
     tuning_access,
 )

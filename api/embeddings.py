@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from api.json_body import encode
+from api.body.json_body import encode
 from inference.embedding import Embedded, Embedding
 from inference.errors import BadRequest, ServerError
 from inference.types import Event, ModelInfo

@@ -15,7 +15,7 @@ from flask.globals import request_ctx
 from werkzeug.exceptions import HTTPException, MethodNotAllowed
 from werkzeug.routing import Rule
 
-from api.json_body import MIMETYPE, encode
+from api.body.json_body import MIMETYPE, encode
 from inference.errors import (
     Internal,
     NotFound,

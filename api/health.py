@@ -9,11 +9,11 @@ from flask import Blueprint, Response, current_app, request
 from msgspec import Struct
 
 from api.errors import Draining, json_response
+from api.hooks.start_id import current_start_id
 from api.model_card import ModelState, model_states
 from api.openapi.document import listed_methods
 from api.openapi.operation import Operation, attach_operation
 from api.sleep_mode import sleep_reason
-from api.start_id import current_start_id
 from api.wsgi_environ import DRAINING
 from inference.errors import Unavailable
 from inference.metrics import Metrics

@@ -1,6 +1,6 @@
 """llama.cpp's routes for LoRA adapters: their list, and the scales of requests that name none.
 
-Entry point: make_blueprint. api/adapter_sums.py has the sums.
+Entry point: make_blueprint. api/hooks/adapter_sums.py has the sums.
 """
 
 from functools import partial
@@ -9,8 +9,8 @@ from typing import Any
 from flask import Blueprint, Response
 from msgspec import Struct
 
-from api.adapter_sums import AdapterScale, adapter_sums, parse_scales
 from api.errors import json_response, render_errors
+from api.hooks.adapter_sums import AdapterScale, adapter_sums, parse_scales
 from api.openai.parse import read_request
 from api.openapi.operation import Operation, attach_operation
 from inference.errors import ServerError

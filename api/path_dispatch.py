@@ -10,8 +10,10 @@ from typing import Any, NamedTuple, Protocol
 from flask import Blueprint, Response, request
 from werkzeug.exceptions import HTTPException
 
-from api import cors, json_body, neodim, openai, tgi
+from api import neodim, openai, tgi
+from api.body import json_body
 from api.errors import render_errors
+from api.hooks import cors
 from api.openapi.operation import Operation, attach_operation, operation_of
 from api.response import View
 from inference.errors import ServerError

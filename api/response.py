@@ -13,8 +13,8 @@ from urllib.parse import quote
 
 from flask import Response, request
 
+from api.body.json_body import MIMETYPE, encode
 from api.errors import envelope, error_headers
-from api.json_body import MIMETYPE, encode
 from api.wsgi_environ import HANDOVER
 from inference.backend import Sink, Stream
 from inference.errors import Internal, ServerError

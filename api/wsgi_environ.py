@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, BinaryIO
 from urllib.parse import unquote_to_bytes
 
-from api.large_json import COUNTED_BYTES
+from api.body.large_json import COUNTED_BYTES
 
 Wsgi = Callable[..., Iterable[bytes]]
 

@@ -11,9 +11,9 @@ from typing import Any, cast
 from flask import Blueprint, Response, request
 from msgspec import Raw
 
-from api.concurrency_limit import acquire_permit
+from api.body.json_body import read_struct
 from api.embeddings import EmbeddingsWriter, check_size, make_vector
-from api.json_body import read_struct
+from api.hooks.concurrency_limit import acquire_permit
 from api.llama_stack import parse
 from api.llama_stack.errors import error_before_start
 from api.llama_stack.messages import parse_content

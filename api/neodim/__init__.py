@@ -9,9 +9,9 @@ from functools import partial
 
 from flask import Response, request
 
-from api.concurrency_limit import acquire_permit
-from api.cors import preflight_headers
-from api.json_body import read_struct
+from api.body.json_body import read_struct
+from api.hooks.concurrency_limit import acquire_permit
+from api.hooks.cors import preflight_headers
 from api.neodim.errors import error_before_start
 from api.neodim.gpu_report import GpuSampler
 from api.neodim.lockstep_stream import EmptyStream, LockstepStream

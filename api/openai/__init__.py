@@ -9,7 +9,7 @@ from functools import partial
 
 from flask import Blueprint, Response
 
-from api import json_body
+from api.body import json_body
 from api.errors import render_errors
 from api.openai import adapter_routes, conversations, files, fine_tuning, info_routes, stored_chats
 from api.openai.embeddings import create_embedding

@@ -6,14 +6,14 @@ from typing import Any, Literal
 from flask import Response, request
 from msgspec import Struct, to_builtins
 
+from api.body.file_body import FileBody
+from api.body.multipart import read_form
 from api.errors import json_response
-from api.file_body import FileBody
-from api.multipart import read_form
+from api.hooks.tuning_access import require_service
 from api.openai.errors import InvalidParameter
 from api.openai.protocol.errors import ErrorResponse
 from api.openai.stored import PAGE_PARAMETERS, StoredRoute, deleted_response, list_of, page_query
 from api.openapi.operation import Operation
-from api.tuning_access import require_service
 from inference.errors import BadRequest
 from tuning.store.files import PURPOSES, Upload
 from tuning.types import File

@@ -1,6 +1,6 @@
 """Which model or adapter answers a completion or chat: `model`, SGLang's `lora_path`, llama.cpp's `lora`."""
 
-from api.adapter_sums import adapter_sums, parse_scales
+from api.hooks.adapter_sums import adapter_sums, parse_scales
 from api.openai.errors import InvalidParameter
 from api.openai.protocol.generation import CommonRequest
 from inference.models import Models, Served, UnknownAdapter, shorten_name

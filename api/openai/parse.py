@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from flask import request
 
-from api.json_body import read_struct
+from api.body.json_body import read_struct
 from api.openai.errors import InvalidBody, InvalidParameter
 from api.openai.messages import parse_messages, parse_tools
 from api.openai.protocol.chat import ChatCompletionRequest

@@ -13,9 +13,9 @@ from typing import Any
 from flask import g
 
 from api.accumulator import AccumulatedCall, Accumulator, cut_reason
+from api.hooks.request_log import make_request_id
 from api.openai.logprobs import mean_logprob
 from api.openai.protocol.generation import CommonRequest, PromptTokensDetails, UsageChunk, UsageInfo
-from api.request_log import make_request_id
 from inference.types import CallDelta, Finished, Token
 from settings.groups import ServerSettings
 

@@ -10,10 +10,10 @@ from typing import cast
 
 from flask import Response, request
 
-from api import json_body
+from api.body import json_body
 from api.client_detection import is_llama_stack, is_text_generation
-from api.concurrency_limit import acquire_permit
 from api.errors import json_response
+from api.hooks.concurrency_limit import acquire_permit
 from api.merged_stream import submit_all
 from api.openai import parse
 from api.openai.chat_writer import ChatWriter, FunctionWriter

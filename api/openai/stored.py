@@ -10,8 +10,8 @@ from typing import Any, NamedTuple, TypeVar, cast
 
 from flask import Response, request
 
+from api.body.json_body import encode
 from api.errors import json_response
-from api.json_body import encode
 from api.openai.errors import InvalidParameter
 from api.openapi.operation import Operation
 from api.store import tables

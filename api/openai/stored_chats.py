@@ -12,9 +12,9 @@ from typing import Any
 from flask import Response, request
 from msgspec import Struct, to_builtins
 
-from api import json_body
+from api.body import json_body
+from api.body.json_body import encode
 from api.client_detection import is_llama_stack
-from api.json_body import encode
 from api.openai.errors import InvalidParameter
 from api.openai.parse import read_request
 from api.openai.protocol.chat import ChatCompletionRequest, ChatCompletionResponse

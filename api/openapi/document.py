@@ -11,7 +11,7 @@ from typing import NamedTuple
 from flask import Flask
 from werkzeug.routing import Rule
 
-from api.json_body import MIMETYPE
+from api.body.json_body import MIMETYPE
 from api.openapi.operation import Operation, operation_of
 from api.openapi.schemas import Json, Schemas
 from api.response import SSE

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 from typing import NamedTuple
 
-from api.file_body import FileBody
+from api.body.file_body import FileBody
 from api.response import StreamedResponse
 from api.server.response_sender import Headers, Send
 

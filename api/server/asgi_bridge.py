@@ -13,13 +13,13 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any, BinaryIO
 
-from api.body_limits import UNUSED_BODY_BYTES
-from api.concurrency_limit import Permit
+from api.body.file_body import FileBody
+from api.body.json_body import MIMETYPE, encode
+from api.body.large_json import COUNTED_BYTES
 from api.errors import envelope
-from api.file_body import FileBody
-from api.json_body import MIMETYPE, encode
-from api.large_json import COUNTED_BYTES
-from api.request_log import printable_path
+from api.hooks.body_limits import UNUSED_BODY_BYTES
+from api.hooks.concurrency_limit import Permit
+from api.hooks.request_log import printable_path
 from api.response import StreamedResponse
 from api.server.app_response import AppResponse, send_bytes, send_file
 from api.server.early_checks import EarlyChecks

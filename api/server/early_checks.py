@@ -2,9 +2,9 @@
 
 from dataclasses import dataclass
 
-from api.api_keys import KeyCheck
-from api.body_limits import BodyLimit
-from api.concurrency_limit import ReservePermit
+from api.hooks.api_keys import KeyCheck
+from api.hooks.body_limits import BodyLimit
+from api.hooks.concurrency_limit import ReservePermit
 
 
 @dataclass(frozen=True, slots=True)

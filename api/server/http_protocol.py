@@ -15,9 +15,9 @@ from typing import NamedTuple
 from httptools import HttpRequestParser
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+from api.body.json_body import MIMETYPE, encode
 from api.errors import envelope
-from api.json_body import MIMETYPE, encode
-from api.request_log import make_request_id
+from api.hooks.request_log import make_request_id
 from api.server.joined_writes import JoinedWrites
 from api.server.response_sender import Headers
 from api.wsgi_environ import ABORT, RECEIVED

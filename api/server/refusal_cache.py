@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from api.request_log import RequestLog, make_request_id
+from api.hooks.request_log import RequestLog, make_request_id
 from api.server.app_response import AppResponse
 from api.server.response_sender import Headers
 from api.wsgi_environ import RECEIVED, REFUSED, REQUEST_LOG, make_environ

@@ -11,8 +11,8 @@ import tempfile
 from collections.abc import Awaitable, Callable
 from typing import Any, BinaryIO, TypeVar
 
-from api.body_limits import BodyLimit, too_large
 from api.errors import BodyNotStored, SlowBody
+from api.hooks.body_limits import BodyLimit, too_large
 from api.server.held_bodies import HeldBody
 from api.wsgi_environ import RECEIVED
 

@@ -2,8 +2,8 @@
 
 from flask import Response
 
-from api.concurrency_limit import acquire_permit
 from api.embeddings import EmbeddingsWriter, check_size, make_vector
+from api.hooks.concurrency_limit import acquire_permit
 from api.openai.parse import MAX_PROMPTS
 from api.openapi.operation import Operation
 from api.response import respond

@@ -6,7 +6,7 @@ Checks grammars. validation.py checks all other values.
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from api import json_body
+from api.body import json_body
 from api.tgi.errors import InvalidInput, JsonDataError, JsonSyntaxError
 from api.tgi.info_routes import max_input_tokens
 from api.tgi.protocol import GenerateParameters, GenerateRequest, Grammar, RegexGrammar, SchemaGrammar

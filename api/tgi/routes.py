@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 
 from flask import Response
 
-from api import json_body
-from api.concurrency_limit import acquire_permit
+from api.body import json_body
 from api.errors import json_response
+from api.hooks.concurrency_limit import acquire_permit
 from api.openai.messages import sent_tools
 from api.openai.parse import chat_request
 from api.openai.protocol.chat import ChatCompletionRequest

@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 from flask import Response
 
-from api import json_body
+from api.body import json_body
 from api.merged_stream import submit_all
 from api.openai.messages import sent_tools
 from api.openai.parse import chat_request

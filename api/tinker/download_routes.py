@@ -16,8 +16,8 @@ from typing import Any
 from flask import Response, redirect, request
 from werkzeug.http import http_date
 
+from api.body.file_body import FileBody
 from api.errors import Forbidden
-from api.file_body import FileBody
 from api.openapi.operation import Operation
 from api.tinker.listing_routes import CHECKPOINT, path_of, time_json
 from api.tinker.tinker_route import PREFIX, TinkerRoute, require_runs

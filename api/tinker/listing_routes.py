@@ -6,7 +6,7 @@ from typing import Any
 
 from flask import Response, request
 
-from api.json_body import read_struct
+from api.body.json_body import read_struct
 from api.openapi.operation import Operation
 from api.tinker.bodies import TtlBody, WeightsInfoBody
 from api.tinker.tinker_route import TinkerRoute, requested_page, require_runs

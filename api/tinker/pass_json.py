@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from msgspec import Struct
 
-from api.json_body import to_struct
+from api.body.json_body import to_struct
 from api.tinker.pass_body import Chunk, DatumBody, OtherChunk, PassBody
 from api.tinker.sampling import TEXT_CHUNK
 from api.tinker.sampling import Chunk as ChunkFields

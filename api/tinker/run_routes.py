@@ -8,8 +8,9 @@ from typing import Any
 
 from flask import Response, request
 
+from api.body.json_body import check_encoding, read, read_struct, to_struct
 from api.errors import json_response
-from api.json_body import check_encoding, read, read_struct, to_struct
+from api.hooks.tuning_access import current_service
 from api.openapi.operation import Operation
 from api.tinker.bodies import (
     AdamFields,
@@ -35,7 +36,6 @@ from api.tinker.protobuf.forward_backward import read_ids, read_pass
 from api.tinker.results import write_json, write_protobuf
 from api.tinker.samples import SamplePromise, current_samples, is_sample_id
 from api.tinker.tinker_route import TinkerRoute, require_runs, submit, submit_at
-from api.tuning_access import current_service
 from inference.models import Models
 from tuning.runs.types import (
     ForwardBackward,

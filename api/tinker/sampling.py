@@ -8,7 +8,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from api.json_body import to_struct
+from api.body.json_body import to_struct
 from api.tinker.prompt_targets import PromptTargets, read_targets
 from api.tinker.tensor_json import TensorFields
 from inference.errors import BadRequest

@@ -9,8 +9,8 @@ from typing import Any
 
 from flask import Response
 
-from api.concurrency_limit import acquire_permit, hand_over_permit
-from api.json_body import read, read_struct, to_struct
+from api.body.json_body import read, read_struct, to_struct
+from api.hooks.concurrency_limit import acquire_permit, hand_over_permit
 from api.openapi.operation import Operation
 from api.tinker.bodies import (
     CreateSamplingSession,

@@ -4,13 +4,13 @@ from collections.abc import Mapping
 from functools import partial
 from typing import Any, NoReturn
 
-from api.json_body import read_struct
+from api.body.json_body import read_struct
+from api.hooks.tuning_access import current_service
 from api.openapi.operation import Operation
 from api.tinker.bodies import CreateSession, Empty, SessionBody, to_metadata
 from api.tinker.errors import NotServed
 from api.tinker.loss_aliases import LossAliases, alias_warning
 from api.tinker.tinker_route import TinkerRoute, require_runs
-from api.tuning_access import current_service
 from inference.models import Models
 from settings.groups import ServerSettings
 

@@ -6,11 +6,11 @@ from typing import Any, NamedTuple
 
 from flask import Blueprint, Response, request
 
+from api.body.json_body import read, to_struct
 from api.errors import json_response
-from api.json_body import read, to_struct
+from api.hooks.tuning_access import require_service
 from api.openapi.operation import Operation, attach_operation
 from api.tinker.bodies import OrderedBody
-from api.tuning_access import require_service
 from inference.errors import BadRequest
 from tuning.runs.service import TrainingRuns
 from tuning.runs.types import RejectedRequest, RunRequest

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from inference.errors import BadRequest
 
 NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:/@-]{0,199}")
-SUM_PREFIX = "sum:"  # of the names of sums of adapters (api/adapter_sums.py)
+SUM_PREFIX = "sum:"  # of the names of sums of adapters (api/hooks/adapter_sums.py)
 
 
 @dataclass(frozen=True, slots=True)

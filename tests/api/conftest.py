@@ -16,9 +16,9 @@ from typing import Any, BinaryIO
 import pytest
 
 from api import create_app
-from api.api_keys import make_key_check
-from api.body_limits import make_body_limit
-from api.concurrency_limit import make_permit_reservation
+from api.hooks.api_keys import make_key_check
+from api.hooks.body_limits import make_body_limit
+from api.hooks.concurrency_limit import make_permit_reservation
 from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
 from settings.groups import ServerSettings

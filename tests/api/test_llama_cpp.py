@@ -7,7 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from api.adapter_sums import MAX_SUMS
+from api.hooks.adapter_sums import MAX_SUMS
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, body_for, refusal
 from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models

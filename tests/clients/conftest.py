@@ -9,7 +9,7 @@ from dataclasses import replace
 import pytest
 
 from api import create_app
-from api.body_limits import make_body_limit
+from api.hooks.body_limits import make_body_limit
 from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
 from inference.errors import Overloaded, Unavailable

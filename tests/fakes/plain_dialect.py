@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 from flask import Blueprint, Response
 
-from api import json_body
+from api.body import json_body
 from api.merged_stream import MergedStream
 from api.response import NDJSON, SSE, respond
 from inference.backend import Backend

@@ -4,7 +4,8 @@ from typing import Any
 
 from flask import request
 
-from api.json_body import read_struct
+from api.body.json_body import read_struct
+from api.hooks.tuning_access import require_service
 from api.llama_stack.datasets.protocol import (
     AppendedRows,
     AppendRowsRequest,
@@ -24,7 +25,6 @@ from api.llama_stack.datasets.protocol import (
 from api.llama_stack.datasets.replies import dataset_card
 from api.llama_stack.datasets.row_source import DEFAULT_PURPOSE, check_purpose, uri_source
 from api.llama_stack.versions import ProtocolVersion
-from api.tuning_access import require_service
 from inference.errors import BadRequest
 from tuning.store.datasets import Datasets
 from tuning.types import RegisteredDataset

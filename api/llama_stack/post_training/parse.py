@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from api import json_body
-from api.json_body import to_struct
+from api.body import json_body
+from api.body.json_body import to_struct
 from api.llama_stack.post_training.hyperparameters import (
     adapter_hyperparameters,
     loss_hyperparameters,

@@ -2,7 +2,8 @@
 
 from flask import request
 
-from api.json_body import read_struct
+from api.body.json_body import read_struct
+from api.hooks.tuning_access import require_service
 from api.llama_stack.post_training.field_names import named_as_sent
 from api.llama_stack.post_training.inline_datasets import registered_datasets
 from api.llama_stack.post_training.parse import RequestParser, read_request
@@ -19,7 +20,6 @@ from api.llama_stack.post_training.protocol import (
 from api.llama_stack.post_training.replies import job_artifacts, job_logs, job_status
 from api.llama_stack.tuning_errors import InvalidValue
 from api.llama_stack.versions import ROOT, ProtocolVersion
-from api.tuning_access import require_service
 from inference.errors import BadRequest, NotFound
 from inference.lora.fence import Fence
 from inference.models import Models

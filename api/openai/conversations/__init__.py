@@ -8,9 +8,9 @@ from typing import Any
 
 from flask import Response
 
-from api import json_body
+from api.body import json_body
+from api.body.json_body import encode
 from api.errors import json_response
-from api.json_body import encode
 from api.openai.conversations.protocol import (
     ADD_ITEMS,
     CREATE,

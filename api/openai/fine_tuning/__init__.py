@@ -6,6 +6,7 @@ from typing import Any
 from flask import Response
 
 from api.errors import json_response
+from api.hooks.tuning_access import require_service
 from api.openai.fine_tuning.objects import checkpoint_object, dry_run_object, event_object, job_object
 from api.openai.fine_tuning.parse import to_job_request
 from api.openai.fine_tuning.protocol import (
@@ -21,7 +22,6 @@ from api.openai.fine_tuning.protocol import (
 )
 from api.openai.parse import read_request
 from api.openai.stored import StoredRoute, page_query, read_metadata_filter
-from api.tuning_access import require_service
 from tuning.store.table import ListPage
 from tuning.types import Job
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from api.adapter_sums import AdapterScale
+from api.hooks.adapter_sums import AdapterScale
 
 Number = int | float
 

@@ -4,7 +4,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from api.body_limits import UNUSED_BODY_BYTES
+from api.hooks.body_limits import UNUSED_BODY_BYTES
 from api.model_card import ModelCard
 from api.openai.protocol.errors import ErrorResponse, UnhealthyResponse
 from api.openapi.operation import Operation

@@ -8,8 +8,8 @@ from functools import partial
 
 from flask import Response
 
-from api.concurrency_limit import acquire_permit, hand_over_permit
 from api.errors import json_response
+from api.hooks.concurrency_limit import acquire_permit, hand_over_permit
 from api.openai.parse import chat_request, read_request
 from api.openai.reply import fingerprint
 from api.openai.responses.background import BackgroundRun, check_background, current_runs

@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import structs
 
-from api import json_body
-from api.json_body import to_struct
+from api.body import json_body
+from api.body.json_body import to_struct
 from api.openai.errors import InvalidParameter
 from api.openai.responses.input_items import to_chat_messages
 from api.openai.responses.protocol import InputItem, ResponsesRequest

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from dataclasses import dataclass
 
-from api.json_body import encode
+from api.body.json_body import encode
 from api.openai.responses.context import ResponseContext
 from api.openai.responses.protocol import ResponsesResponse
 from api.openai.responses.stored_items import stored_output

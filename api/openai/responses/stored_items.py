@@ -4,7 +4,7 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from api.json_body import encode
+from api.body.json_body import encode
 from api.store.tables import StoredItem
 
 ID_PREFIXES = {

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from itertools import chain, starmap
 from typing import Any
 
-from api.json_body import to_struct
+from api.body.json_body import to_struct
 from api.openai.errors import InvalidBody
 from api.openai.parse import WHOLE_BODY
 from api.openai.protocol.chat import FunctionDefinition, ToolParam

@@ -8,7 +8,7 @@ import psutil
 import pytest
 from flask import Response
 
-from api.file_body import CHUNK_BYTES, FileBody
+from api.body.file_body import CHUNK_BYTES, FileBody
 from api.server import http_protocol
 from tests.api.conftest import LiveServer, read, read_response
 from tests.api.conftest import request as http_request

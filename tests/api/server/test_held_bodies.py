@@ -11,7 +11,7 @@ from contextlib import suppress
 import pytest
 from flask import Flask
 
-from api.large_json import COUNTED_BYTES
+from api.body.large_json import COUNTED_BYTES
 from api.server.held_bodies import SMALL_BYTES, HeldBodies, HeldBody
 from inference.errors import Overloaded
 from tests.api.conftest import LiveServer, read_response

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from api.body_limits import UNUSED_BODY_BYTES
+from api.hooks.body_limits import UNUSED_BODY_BYTES
 from tests.api.conftest import LiveServer, read_response
 from tests.api.conftest import request as http_request
 from tests.fakes.fake_backend import FakeBackend

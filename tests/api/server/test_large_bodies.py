@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from flask import Flask, request
 
-from api.body_limits import UNUSED_BODY_BYTES
+from api.hooks.body_limits import UNUSED_BODY_BYTES
 from api.openapi.operation import Operation, attach_operation
 from api.server.request_body import SPOOL_BYTES
 from tests.api.conftest import MAX_BODY, LiveServer, full_disk, read, served

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import json_body, large_json
-from api.large_json import LARGE_BYTES, LIMITS, MAX_ESCAPE_SIGNS, MAX_STRINGS, check_counts, count_keys
+from api.body import json_body, large_json
+from api.body.large_json import LARGE_BYTES, LIMITS, MAX_ESCAPE_SIGNS, MAX_STRINGS, check_counts, count_keys
 from inference.errors import BadRequest, TooLarge
 from main import HOME
 
@@ -88,7 +88,7 @@ def test_a_large_body_is_parsed_as_a_small_one() -> None:
 
 LITTLE_MEMORY = """
 import resource
-from api.large_json import parse_large
+from api.body.large_json import parse_large
 data = b"[" + b'"ab",' * 250_000 + b"0]"
 with open("/proc/self/statm") as statm:
     size = int(statm.read().split()[0]) * resource.getpagesize()
@@ -118,7 +118,7 @@ COUNT_FAULTS = """
 import resource
 from unittest.mock import patch
 import msgspec
-from api.large_json import parse_large
+from api.body.large_json import parse_large
 from inference.process.malloc import mmap_large_blocks, trim_heap
 
 def count_faults(data, decode=msgspec.json.decode):

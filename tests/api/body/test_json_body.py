@@ -12,8 +12,8 @@ from flask.testing import FlaskClient
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import large_json
-from api.json_body import encode, parse, read, read_struct
+from api.body import large_json
+from api.body.json_body import encode, parse, read, read_struct
 from inference.errors import BadRequest
 
 FAULTS = {

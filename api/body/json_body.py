@@ -15,7 +15,7 @@ import orjson
 from flask import g, request
 from werkzeug.exceptions import UnsupportedMediaType
 
-from api import large_json
+from api.body import large_json
 from inference import untrusted_json
 from inference.errors import BadRequest, TooLarge
 from inference.struct_types import ready

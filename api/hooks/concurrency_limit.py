@@ -11,7 +11,7 @@ from collections.abc import Callable
 
 from flask import Flask, Response, current_app, g, request
 
-from api.large_json import COUNTED_BYTES
+from api.body.large_json import COUNTED_BYTES
 from api.response import StreamedResponse
 from api.route_lookup import make_route_lookup
 from api.wsgi_environ import PERMIT

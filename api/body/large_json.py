@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, NoReturn
 import msgspec
 import numpy as np
 
-from api.long_strings import ByteRun, LongStrings
+from api.body.long_strings import ByteRun, LongStrings
 from inference import untrusted_json
 from inference.errors import BadRequest, TooLarge
 from inference.process.malloc import prefault_heap

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 from flask import Flask, request
 
-from api.api_keys import is_open
 from api.errors import Draining
+from api.hooks.api_keys import is_open
 from api.route_lookup import make_route_lookup
 from api.wsgi_environ import DRAINING, REFUSED
 from inference.errors import TooLarge

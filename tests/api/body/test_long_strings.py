@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api import large_json, long_strings
-from api.json_body import parse
-from api.large_json import LARGE_BYTES, check_counts, parse_large
-from api.long_strings import LongStrings
+from api.body import large_json, long_strings
+from api.body.json_body import parse
+from api.body.large_json import LARGE_BYTES, check_counts, parse_large
+from api.body.long_strings import LongStrings
 from inference.errors import BadRequest
 
 LENGTH = 3 * LARGE_BYTES

@@ -3,7 +3,7 @@
 import pytest
 from flask import Flask
 
-from api.body_limits import UNUSED_BODY_BYTES, make_body_limit
+from api.hooks.body_limits import UNUSED_BODY_BYTES, make_body_limit
 from api.openapi.operation import Operation, attach_operation
 
 DEFAULT = 10 * UNUSED_BODY_BYTES
