@@ -18,7 +18,7 @@ def compute(x: Tensor, a: Tensor, b_t: Tensor, output: Tensor) -> Tensor:
     return low_rank.add(low_rank.project(x, a), b_t, output)
 
 
-@pytest.mark.parametrize("num_rows", (1, 4, 7))
+@pytest.mark.parametrize("num_rows", (1, 4, 13))
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_the_products_are_those_of_float32(level: Level, shape: tuple[int, int, int], num_rows: int) -> None:
     inputs, rank, outputs = shape

@@ -1,10 +1,12 @@
-/* Vectors of bfloat16 are widened as they are read; blocks of rows × ranks and of rows × outputs use each several times. */
+/* Blocks of rows × ranks and of rows × outputs use each vector several times, and prefetch a and b: these are read in
+ * short runs, and once a step. */
 #include "low_rank.h"
 
 #include "bfloat.h"
 #include "lanes.h"
 
-enum { ROWS = 4, RANKS = 4, VECTORS = 2, WIDTH = VECTORS * LANES };   /* of a block */
+enum { ROWS = 4, MORE_ROWS = 8, RANKS = 4, VECTORS = 2, WIDTH = VECTORS * LANES };   /* of a block */
+enum { PREFETCH = 4 * WIDTH };   /* outputs, from those computed to those prefetched */
 
 #define INLINE static inline __attribute__((always_inline))
 
@@ -22,7 +24,15 @@ INLINE void project(const uint16_t *x, int64_t stride, const uint16_t *a, float 
                     const int rows, const int ranks)
 {
     Lanes sums[ROWS][RANKS] = {{{0}}};
-    for (int n = 0; n < inputs; n += LANES) {
+    int n = 0;
+    for (; n + 2 * LANES <= inputs; n += 2 * LANES) {
+        for (int k = 0; k < ranks; k++)
+            __builtin_prefetch(a + (int64_t)(k + RANKS) * inputs + n);
+        for (int r = 0; r < rows; r++)
+            for (int k = 0; k < ranks; k++)
+                sums[r][k] = lanes_add_products(sums[r][k], x + r * stride + n, a + (int64_t)k * inputs + n);
+    }
+    for (; n < inputs; n += LANES) {
         Lanes weights[RANKS];
         for (int k = 0; k < ranks; k++)
             weights[k] = load_part(a + (int64_t)k * inputs + n, inputs - n);
@@ -60,15 +70,16 @@ void low_rank_project(const uint16_t *x, int64_t stride, const uint16_t *a, floa
 /* WIDTH outputs of a few rows. */
 INLINE void add(const float *low, const uint16_t *b, uint16_t *y, int64_t stride, int outputs, int rank, const int rows)
 {
-    Lanes sums[ROWS][VECTORS];
+    Lanes sums[MORE_ROWS][VECTORS];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < VECTORS; v++)
             sums[r][v] = lanes_load_bfloats(y + r * stride + v * LANES);
     for (int k = 0; k < rank; k++)
         for (int v = 0; v < VECTORS; v++) {
             const Lanes weights = lanes_load_bfloats(b + (int64_t)k * outputs + v * LANES);
+            __builtin_prefetch(b + (int64_t)k * outputs + v * LANES + PREFETCH);
             for (int r = 0; r < rows; r++)
-                sums[r][v] += low[r * rank + k] * weights;
+                sums[r][v] += lanes_all(low[r * rank + k]) * weights;
         }
     for (int r = 0; r < rows; r++) {
         float floats[WIDTH];
@@ -93,6 +104,8 @@ void low_rank_add(const float *low, const uint16_t *b, uint16_t *y, int64_t stri
     int n = 0;
     for (; n + WIDTH <= outputs; n += WIDTH) {
         int row = 0;
+        for (; row + MORE_ROWS <= rows; row += MORE_ROWS)
+            add(low + row * rank, b + n, y + row * stride + n, stride, outputs, rank, MORE_ROWS);
         for (; row + ROWS <= rows; row += ROWS)
             add(low + row * rank, b + n, y + row * stride + n, stride, outputs, rank, ROWS);
         for (; row < rows; row++)
