@@ -16,8 +16,11 @@ from inference.model.batch import Batch
 AdapterSpan = tuple[int, int, int]  # (adapter's number, first token, token behind the last)
 
 
+ALL_TOKENS = slice(None)
+
+
 class TokenGroup(NamedTuple):
-    """The tokens of one adapter: a slice, or indices (N,)."""
+    """The tokens of one adapter: ALL_TOKENS, another slice, or indices (N,)."""
 
     number: int
     tokens: slice | torch.Tensor
@@ -46,7 +49,8 @@ class StepAdapters:
         key = of_logits, device
         if key not in self._groups:
             spans = self.logits_spans if of_logits else self.spans
-            self._groups[key] = list(group_spans(spans, device))
+            num_tokens = self.num_logits if of_logits else self.num_tokens
+            self._groups[key] = list(group_spans(spans, num_tokens, device))
         return self._groups[key]
 
     def only_adapter(self) -> int:
@@ -57,8 +61,8 @@ class StepAdapters:
         return numbers.pop()
 
 
-def group_spans(spans: Sequence[AdapterSpan], device: torch.device) -> Iterable[TokenGroup]:
-    """One group for each adapter, its spans joined."""
+def group_spans(spans: Sequence[AdapterSpan], num_tokens: int, device: torch.device) -> Iterable[TokenGroup]:
+    """One group for each adapter, its spans joined. num_tokens: of all, with and without adapters."""
     ranges: dict[int, list[range]] = {}
     for number, start, end in spans:
         before = ranges.setdefault(number, [])
@@ -67,7 +71,8 @@ def group_spans(spans: Sequence[AdapterSpan], device: torch.device) -> Iterable[
         before.append(range(start, end))
     for number, each in ranges.items():
         if len(each) == 1:
-            yield TokenGroup(number, slice(each[0].start, each[0].stop))
+            tokens = ALL_TOKENS if len(each[0]) == num_tokens else slice(each[0].start, each[0].stop)
+            yield TokenGroup(number, tokens)
         else:
             indices = torch.tensor([token for tokens in each for token in tokens])
             yield TokenGroup(number, to_device(indices, device))

@@ -11,8 +11,8 @@ from inference.native.library import available, library
 
 def supports(x: Tensor, output: Tensor) -> bool:
     """Whether x (N, in) and output (N, out) are on the CPU, in bfloat16, with contiguous rows."""
-    is_native = all(rows.dtype is torch.bfloat16 and rows.stride(1) == 1 for rows in (x, output))
-    return is_native and x.device.type == "cpu" and available()
+    is_native = x.dtype is output.dtype is torch.bfloat16 and x.stride(1) == output.stride(1) == 1
+    return is_native and x.is_cpu and available()
 
 
 def project(x: Tensor, a: Tensor) -> Tensor:

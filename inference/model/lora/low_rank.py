@@ -27,7 +27,7 @@ class Products(NamedTuple):
 
 def products_for(x: Tensor, output: Tensor) -> Products:
     """Few tokens on a CPU have float32 sums: torch's products in other dtypes take longer to set up."""
-    if x.device.type != "cpu" or x.dtype == torch.float32 or len(x) > MAX_SMALL_TOKENS:
+    if not x.is_cpu or x.dtype == torch.float32 or len(x) > MAX_SMALL_TOKENS:
         return IN_DTYPE
     return NATIVE if native.supports(x, output) else IN_FLOAT32
 

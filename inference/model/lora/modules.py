@@ -16,7 +16,7 @@ from torch.utils._pytree import tree_map
 from inference.model.forward_context import ForwardContext, get_forward_context
 from inference.model.lora.replaced_module import ReplacedModule
 from inference.model.lora.weights import AdapterWeights, ModuleChange
-from inference.model.step_adapters import StepAdapters, TokenGroup
+from inference.model.step_adapters import ALL_TOKENS, StepAdapters, TokenGroup
 
 
 class AdaptedForward:
@@ -46,7 +46,7 @@ class AdaptedForward:
         groups = self.groups_of(num_tokens, input.device, context, context.adapters)
         for group in groups:
             self.num_calls[group.number] += 1
-        if (module := self.only_module(groups, num_tokens)) is not None:
+        if (module := self.only_module(groups)) is not None:
             return module.forward(input, *args, **kwargs)
         output = self.inner(input, *args, **kwargs)
         self.apply(groups, output, input, *args, **kwargs)
@@ -60,12 +60,12 @@ class AdaptedForward:
         groups = adapters.groups(of_logits, device)
         if not adapters.has_inputs(num_tokens, of_logits):
             self.has_other_inputs = True
-            groups = [TokenGroup(adapters.only_adapter(), slice(0, num_tokens))]
+            groups = [TokenGroup(adapters.only_adapter(), ALL_TOKENS)]
         return [group for group in groups if group.number in self.deltas]
 
-    def only_module(self, groups: Sequence[TokenGroup], num_tokens: int) -> ReplacedModule | None:
+    def only_module(self, groups: Sequence[TokenGroup]) -> ReplacedModule | None:
         """The module that an adapter of all tokens has in the place of this one; None if there is none."""
-        if len(groups) != 1 or groups[0].tokens != slice(0, num_tokens):
+        if len(groups) != 1 or groups[0].tokens is not ALL_TOKENS:
             return None
         delta = self.deltas[groups[0].number]
         return delta if isinstance(delta, ReplacedModule) else None
@@ -82,18 +82,18 @@ class AdaptedForward:
                 for values, row_values in zip(as_tuple(output), as_tuple(replaced), strict=True):
                     values.view(-1, values.shape[-1])[tokens] = row_values
                 continue
-            before = output.view(-1, output.shape[-1])[tokens]
+            rows = output.view(-1, output.shape[-1])
+            before = rows if tokens is ALL_TOKENS else rows[tokens]
             after = delta.apply(self.select(tokens, input), before)
             if after is not before or not isinstance(tokens, slice):
-                output.view(-1, output.shape[-1])[tokens] = after
+                rows[tokens] = after
 
     def select(self, tokens: slice | Tensor, argument: Any) -> Any:
         """The rows of these tokens of an argument; what is no tensor belongs to all of them."""
         if not isinstance(argument, Tensor):
             return argument
-        return (
-            argument.reshape(-1)[tokens] if self.by_id else argument.reshape(-1, argument.shape[-1])[tokens]
-        )
+        rows = argument.reshape(-1) if self.by_id else argument.reshape(-1, argument.shape[-1])
+        return rows if tokens is ALL_TOKENS else rows[tokens]
 
 
 def as_tuple(output: Any) -> tuple[Tensor, ...]:
