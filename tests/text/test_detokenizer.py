@@ -74,7 +74,8 @@ def test_any_ids_are_decoded_as_they_would_be_at_once(kind: str, ids: list[int])
 @settings(max_examples=100, deadline=None)
 def test_bytes_and_windows_give_the_same_text(ids: list[int], context: list[int]) -> None:
     words = vocabulary("byte-level")
-    assume(not words.decode([id for id in context if id < words.size]).endswith("\ufffd"))
+    known = [id for id in context if id < words.size and id not in words.special_ids]
+    assume(not words.decode(known).endswith("\ufffd"))
     by_bytes, by_windows = (
         kind(words, context, show_special=True) for kind in (ByteDetokenizer, WindowDetokenizer)
     )
