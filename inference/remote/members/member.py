@@ -119,18 +119,15 @@ class Member:
     async def _fetch(self, path: str, body: bytes) -> bytes:
         """The document that is the response, from a start of the server that may answer."""
         name, timeout_s = self.client.model.name, self.client.model.timeouts.first
-        try:
-            async with asyncio.timeout(timeout_s) as limit:
-                self._limits.add(limit)
-                async with self.client.post(path, body) as response:
+        async with self._until_lost():
+            try:
+                async with asyncio.timeout(timeout_s), self.client.post(path, body) as response:
                     await self.check_start(response.headers.get(START_HEADER, ""))
                     return await self.client.read_document(response)
-        except TimeoutError:
-            raise late(name, timeout_s) from None
-        except (aiohttp.ClientError, OSError):
-            raise broken(name, "the connection was closed") from None
-        finally:
-            self._limits.discard(limit)
+            except TimeoutError:
+                raise late(name, timeout_s) from None
+            except (aiohttp.ClientError, OSError):
+                raise broken(name, "the connection was closed") from None
 
     @asynccontextmanager
     async def _until_lost(self) -> AsyncIterator[None]:
