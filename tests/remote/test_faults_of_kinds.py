@@ -50,12 +50,16 @@ AFTER: Mapping[str, list[Step]] = {
     "deep JSON": [event(DEEP)],
     "a large event": [b"data: " + b"x" * (1 << 20) + b"xxxxxxx\n\n"],
 }
-SHORT = {"connect": 0.1, "first": 0.1, "silence": 0.1}
+# Only what the fault delays has a short limit: other programs delay the rest.
+NO_FIRST_EVENT = {"connect": 0.1, "first": 0.1, "silence": 0.1}
+NO_MORE_EVENTS = {"connect": 5.0, "first": 5.0, "silence": 0.1}
 
 
-def fail(kind: str, fault: str, open_upstream: OpenModel, **keys: Any) -> tuple[ServerError, list[Event]]:
-    """The error that ends an answer, and the events before it."""
-    keys |= {"timeouts": SHORT} if fault == "silence" else {}
+def fail(
+    kind: str, fault: str, open_upstream: OpenModel, timeouts: Mapping[str, float], **keys: Any
+) -> tuple[ServerError, list[Event]]:
+    """The error that ends an answer, and the events before it. timeouts: of a server that is silent"""
+    keys |= {"timeouts": timeouts} if fault == "silence" else {}
     backend, events = KINDS[kind].open(open_upstream, **keys), []
     with pytest.raises(ServerError) as failure:
         for each in backend.generate(KINDS[kind].request):
@@ -71,7 +75,8 @@ def test_a_fault_before_the_first_event(
 ) -> None:
     reply, error_type, num_attempts = BEFORE[fault]
     KINDS[kind].play(upstream, reply)
-    failure, events = fail(kind, fault, open_upstream, **({} if kind == "gradio" else {"key": KEY}))
+    keys = {} if kind == "gradio" else {"key": KEY}
+    failure, events = fail(kind, fault, open_upstream, NO_FIRST_EVENT, **keys)
     assert type(failure) is error_type and not events
     assert len(KINDS[kind].attempts(upstream)) in (num_attempts, 2 * num_attempts), "a reset is repeated once"
     assert KEY not in failure.message and "10.0.0.1" not in failure.message
@@ -85,7 +90,7 @@ def test_an_answer_that_breaks_off_is_never_whole_and_never_repeated(
 ) -> None:
     rest = [KINDS[kind].error] if fault == "an error" else AFTER[fault]
     KINDS[kind].play(upstream, Reply([KINDS[kind].first_event, 0.01, *rest]))
-    failure, events = fail(kind, fault, open_upstream)
+    failure, events = fail(kind, fault, open_upstream, NO_MORE_EVENTS)
     assert type(failure) is Unavailable
     assert [each.text for each in events if isinstance(each, Token)] == ["a"]
     assert len(upstream.sent) == KINDS[kind].num_requests
@@ -97,7 +102,7 @@ def test_a_fault_where_gradio_takes_a_call(
 ) -> None:
     reply, error_type, num_attempts = BEFORE[fault]
     upstream.reply = reply
-    failure, events = fail("gradio", fault, open_upstream)
+    failure, events = fail("gradio", fault, open_upstream, NO_FIRST_EVENT)
     assert type(failure) is error_type and not events
     assert len(upstream.sent) in (num_attempts, 2 * num_attempts)
     assert {sent.method for sent in upstream.sent} == {"POST"}, "there is no answer to read"
