@@ -1,4 +1,4 @@
-# Sourced by setup.sh and install_browser.sh, which set NAME: messages, and system packages of Debian and Ubuntu.
+# Sourced by setup.sh and install_test_tools.sh, which set NAME: messages, and system packages of Debian and Ubuntu.
 
 say() { echo "$NAME: $*" >&2; }
 

@@ -13,7 +13,7 @@ done
 [ "${CI:-}" = true ] && [[ " ${arguments[*]-} " != *" --slow "* ]] && arguments+=(--slow)
 
 scripts/setup.sh requirements-dev.txt
-[[ " ${arguments[*]-} " == *" --slow "* ]] && scripts/install_browser.sh
+[[ " ${arguments[*]-} " == *" --slow "* ]] && scripts/install_test_tools.sh
 .venv/bin/python -m ruff format --check .
 .venv/bin/python -m ruff check .
 # The tests start many processes; each would compile the project's modules again.

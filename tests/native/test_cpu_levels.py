@@ -6,6 +6,9 @@ from inference.native.cpu_levels import (
     HAS_AVX512,
     HAS_AVX512_VNNI,
     HAS_AVX512F,
+    HAS_NEON,
+    HAS_NEON_BFLOAT16,
+    HAS_NEON_DOT,
     levels_for,
 )
 
@@ -28,5 +31,12 @@ def test_a_level_is_left_out_for_one_missing_feature() -> None:
     assert names(HAS_AVX512 - {"avx512bw"}, "x86_64") == ["avx2", "plain"]
 
 
-def test_another_architecture_has_only_plain() -> None:
+def test_arm_processors_have_levels_of_their_own() -> None:
+    assert names(HAS_NEON_BFLOAT16, "aarch64") == ["neonbf16", "neondot", "neon", "plain"]
+    assert names(HAS_NEON_DOT, "arm64") == ["neondot", "neon", "plain"]
+    assert names(HAS_NEON, "aarch64") == ["neon", "plain"]
     assert names(HAS_AMX, "aarch64") == ["plain"]
+
+
+def test_another_architecture_has_only_plain() -> None:
+    assert names(HAS_AMX, "riscv64") == ["plain"]

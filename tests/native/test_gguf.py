@@ -9,36 +9,15 @@ from torch import Tensor
 from inference.native.cpu_levels import Level
 from inference.native.packed_matrix import PackedMatrix
 from inference.native.structs import GGUF_DTYPES, NativeDtype
+from tests.native.gguf_blocks import blocks_of
 
 EACH_FORMAT = pytest.mark.parametrize("dtype", GGUF_DTYPES, ids=lambda dtype: dtype.name)
 OUTPUTS, INPUTS = 70, 1536
-# float16 scales and minima in a block, and where they begin, from its end; other blocks begin with one.
-NUM_SCALES = dict.fromkeys(
-    (NativeDtype.Q4_1, NativeDtype.Q5_1, NativeDtype.Q2_K, NativeDtype.Q4_K, NativeDtype.Q5_K), 2
-)
-SCALES_AT = {NativeDtype.Q2_K: -4, NativeDtype.Q3_K: -2, NativeDtype.Q6_K: -2}
 ROWS = (1, 2, 3, 4, 5, 9, 70)
 
 
-def blocks_of(dtype: NativeDtype, outputs: int = OUTPUTS, inputs: int = INPUTS) -> tuple[Tensor, Tensor]:
-    """Random blocks (outputs, bytes of a row) with finite scales, and their values by gguf-py."""
-    ggml_type = gguf.GGMLQuantizationType[dtype.name]
-    values, width = gguf.GGML_QUANT_SIZES[ggml_type]
-    random = np.random.default_rng(7)
-    blocks = random.integers(0, 256, (outputs, inputs // values, width), dtype=np.uint8)
-    first = width + SCALES_AT.get(dtype, -width)
-    if dtype is NativeDtype.MXFP4:
-        scales = random.integers(112, 128, (outputs, inputs // values, 1), dtype=np.uint8)
-    else:
-        shape = (outputs, inputs // values, NUM_SCALES.get(dtype, 1))
-        scales = random.normal(0, 0.01, shape).astype(np.float16).view(np.uint8)
-    blocks[:, :, first : first + scales.shape[-1]] = scales
-    blocks = blocks.reshape(outputs, -1)
-    return torch.from_numpy(blocks), torch.from_numpy(gguf.dequantize(blocks, ggml_type).copy())
-
-
 def pack(dtype: NativeDtype) -> tuple[PackedMatrix, Tensor]:
-    blocks, values = blocks_of(dtype)
+    blocks, values = blocks_of(dtype, OUTPUTS, INPUTS)
     return PackedMatrix.pack_gguf(blocks, torch.arange(OUTPUTS), INPUTS, dtype), values
 
 
@@ -59,7 +38,7 @@ def test_mxfp4_has_every_power_of_two(level: Level) -> None:
 
 @EACH_FORMAT
 def test_outputs_are_rows_in_the_given_order(dtype: NativeDtype) -> None:
-    blocks, values = blocks_of(dtype)
+    blocks, values = blocks_of(dtype, OUTPUTS, INPUTS)
     order = torch.randperm(OUTPUTS, generator=torch.Generator().manual_seed(1))
     assert torch.equal(PackedMatrix.pack_gguf(blocks, order, INPUTS, dtype).unpack(), values[order])
 
@@ -79,5 +58,5 @@ def test_products_round_only_the_inputs(level: Level, dtype: NativeDtype) -> Non
 
 @EACH_FORMAT
 def test_a_matrix_takes_the_bytes_of_its_blocks(dtype: NativeDtype) -> None:
-    blocks, _ = blocks_of(dtype, outputs=64)
+    blocks, _ = blocks_of(dtype, 64, INPUTS)
     assert PackedMatrix.pack_gguf(blocks, torch.arange(64), INPUTS, dtype).nbytes == blocks.nbytes

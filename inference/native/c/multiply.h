@@ -19,7 +19,7 @@ typedef struct Inputs {
  * bfloat16, are widened in registers, and activations stay floats. */
 static const int INPUT_DTYPE[] = {
     [F32] = F32,
-#ifdef __AVX512BF16__
+#if defined(__AVX512BF16__) || defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
     [BF16] = BF16,
 #else
     [BF16] = F32,

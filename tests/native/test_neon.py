@@ -1,0 +1,75 @@
+"""Products of ARM's levels, cross-compiled and run by an emulator, equal those of this machine."""
+
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor
+
+from inference.native.build import C_SOURCES, FLAGS, sources_of
+from inference.native.cpu_levels import ARM_LEVELS, Level
+from inference.native.library import available
+from inference.native.packed_matrix import PackedMatrix
+from inference.native.structs import GGUF_DTYPES, NativeDtype
+from tests.native.gguf_blocks import blocks_of
+
+COMPILER, EMULATOR = "aarch64-linux-gnu-gcc", "qemu-aarch64"
+PROGRAM = Path(__file__).with_name("multiply_packed.c")
+UNOPTIMIZED = "-O0"  # ten times as fast to compile
+SHAPE = (37, 512)  # outputs, inputs: panels of which the last is not full
+ROWS = (1, 9)  # as a row alone, and in blocks of several sizes
+# Error of a product relative to its norm. bfloat16: of rows that are rounded to it, on one of the processors.
+ERROR = dict.fromkeys(NativeDtype, 1e-6) | {NativeDtype.BF16: 4e-3}
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        not (shutil.which(COMPILER) and shutil.which(EMULATOR)), reason=f"no {COMPILER} or {EMULATOR}"
+    ),
+    pytest.mark.skipif(not available(), reason="no native library"),
+]
+
+
+def build_program(level: Level, folder: Path) -> Path:
+    program = folder / "multiply_packed"
+    flags = (*FLAGS, *level.flags, UNOPTIMIZED, "-static", f"-I{C_SOURCES}")
+    files = (str(PROGRAM), *map(str, sources_of(level)))
+    subprocess.run((COMPILER, *flags, *files, "-o", str(program), "-lm"), check=True, timeout=120)
+    return program
+
+
+def random_matrix(dtype: NativeDtype) -> PackedMatrix:
+    if dtype in GGUF_DTYPES:
+        blocks, _ = blocks_of(dtype, *SHAPE)
+        return PackedMatrix.pack_gguf(blocks, torch.arange(SHAPE[0]), SHAPE[1], dtype)
+    return PackedMatrix.pack(torch.randn(SHAPE, generator=torch.Generator().manual_seed(dtype)), dtype)
+
+
+def emulated_products(program: Path, matrix: PackedMatrix, inputs: Sequence[Tensor]) -> list[Tensor]:
+    """What the emulated processor computes for each of the inputs (rows, inputs)."""
+    weights = matrix.values.numpy().tobytes() + matrix.scales.numpy().tobytes()
+    jobs = [
+        torch.tensor([matrix.dtype, *SHAPE, SHAPE[1], len(x)], dtype=torch.int32).numpy().tobytes()
+        + weights
+        + x.numpy().tobytes()
+        for x in inputs
+    ]
+    command = (EMULATOR, "-cpu", "max", str(program))
+    done = subprocess.run(command, input=b"".join(jobs), capture_output=True, check=True, timeout=120)
+    products = torch.frombuffer(bytearray(done.stdout), dtype=torch.float32)
+    return [each.view(-1, SHAPE[0]) for each in products.split([len(x) * SHAPE[0] for x in inputs])]
+
+
+@pytest.mark.parametrize("level", ARM_LEVELS, ids=lambda level: level.name)
+def test_products_are_those_of_this_machine(level: Level, tmp_path: Path) -> None:
+    program = build_program(level, tmp_path)
+    x = torch.randn(max(ROWS), SHAPE[1], generator=torch.Generator().manual_seed(1))
+    for dtype in NativeDtype:
+        matrix = random_matrix(dtype)
+        first, *others = emulated_products(program, matrix, [x[:rows] for rows in reversed(ROWS)])
+        right = matrix.linear(x)
+        assert (first - right).norm() < ERROR[dtype] * right.norm(), dtype.name
+        assert all(torch.equal(each, first[: len(each)]) for each in others), f"{dtype.name}: row by row"
