@@ -33,6 +33,6 @@ def test_more_values_than_the_limit_are_refused_before_they_are_parsed(text: str
     "text", ["'\\'" * 100_000, "'\"" * 100_000 + "'", "'" + "\\" * 200_001, '"\\"' * 100_000]
 )
 def test_strings_are_found_in_one_pass(text: str) -> None:
-    start = time.process_time()
+    start = time.thread_time()
     STRING.sub("s", text)
-    assert time.process_time() - start < 0.5
+    assert time.thread_time() - start < 0.5

@@ -64,6 +64,6 @@ def test_as_many_patterns_as_are_allowed_are_matched_in_a_moment(patterns: list[
     check_count(patterns)
     module, limit_s = "model.layers.99999.self_attn.q_proj", 2.0
     matching_key(dict.fromkeys(patterns, 4), module)  # parses them
-    began = time.process_time()
+    began = time.thread_time()
     assert matching_key(dict.fromkeys(patterns, 4), module) == ""
-    assert time.process_time() - began < limit_s
+    assert time.thread_time() - began < limit_s

@@ -223,9 +223,9 @@ HOSTILE = {
 
 @pytest.mark.parametrize("schema", HOSTILE.values(), ids=HOSTILE)
 def test_a_hostile_schema_costs_little(schema: Any) -> None:
-    started_at = time.process_time()
+    started_at = time.thread_time()
     try:
         close_schema(schema)
     except ValueError as error:
         assert str(error) in ("it is nested too deeply", "it combines too many subschemas")
-    assert time.process_time() - started_at < 0.5
+    assert time.thread_time() - started_at < 0.5

@@ -1,16 +1,14 @@
 """The measurement of this processor: short on any shape, and near to what whole steps take."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
-from statistics import median
 
 import pytest
 import torch
 
 from checks.speed import cpu_rates
 from checks.speed.cpu_rates import CallTimer, measure_cpu, sample_bytes
-from checks.speed.estimate import TokenWork, estimate
+from checks.speed.estimate import PROMPT_TOKENS, TokenWork, estimate
 from checks.speed.shape import layers_bytes, skipped_products
 from inference.model.quantization.schemes import matrix_bytes
 from inference.native.library import available
@@ -29,7 +27,8 @@ TINY = DecoderShape(
     head=NativeDtype.BF16,
 )
 SMALL = replace(TINY, hidden=512, num_heads=8, head_dim=64, inner=2048, vocab=8192)
-TOLERANCE = 1.6  # on a machine whose memory others use too
+TOLERANCE = 1.4  # on a machine whose memory others use too; an estimate off by two times is off by more
+ATTEMPTS = 3
 
 
 @pytest.fixture
@@ -77,24 +76,23 @@ def test_a_call_without_a_core_counts_its_cpu_time() -> None:
 @pytest.mark.parametrize("dtype", [NativeDtype.BF16, NativeDtype.INT8], ids=lambda it: it.name)
 @torch.inference_mode()
 def test_the_estimate_is_near_to_whole_steps(dtype: NativeDtype) -> None:
-    """In CPU time of one thread, which other programs lengthen little."""
+    """In turn, each as calls of one thread are timed, because programs beside it come and go."""
     shape = replace(SMALL, layers=(same_dtype(dtype),) * 6, head=dtype)
     work = TokenWork(
         layers_bytes(shape, range(6)),
         matrix_bytes(dtype, shape.vocab, shape.hidden),
         6 * shape.layer_values - skipped_products(shape),
     )
-    sample = SampleModel(shape, 1024, threads=1)
-    decode, prompt = sample.step([1], 256), sample.step([500], 250)
-    speed = estimate(work, measure_cpu(shape, 512, threads=1))
-    decode_s = median(cpu_seconds(decode) for _ in range(3))
-    prompt_s = 2 * median(cpu_seconds(prompt) for _ in range(3))
-    assert 1 / TOLERANCE < decode_s * speed.tokens_per_s < TOLERANCE
-    assert 1 / TOLERANCE < prompt_s / speed.first_token_s < TOLERANCE
+    sample, timer = SampleModel(shape, 1024, threads=1), CallTimer(threads=1)
+    decode, prompt = sample.step([1], 256), sample.step([250], 375)
 
+    def ratios() -> tuple[float, float]:
+        """Steps' time divided by its estimate: of a decoded token, and of a prompt."""
+        native_rates = replace(measure_cpu(shape, 512, threads=1), call_s=0.0)
+        speed = estimate(work, native_rates)
+        (decode_s,) = timer.typical_times([decode], cpu_rates.DECODE_S, speedup=1)
+        (prompt_s,) = timer.typical_times([prompt], 0.0, speedup=1)
+        return decode_s * speed.tokens_per_s, PROMPT_TOKENS / 250 * prompt_s / speed.first_token_s
 
-def cpu_seconds(call: Callable[[], object]) -> float:
-    """CPU seconds of this process in a call."""
-    began_s = time.process_time()
-    call()
-    return time.process_time() - began_s
+    attempts = (ratios() for _ in range(ATTEMPTS))
+    assert any(all(1 / TOLERANCE < ratio < TOLERANCE for ratio in attempt) for attempt in attempts)
