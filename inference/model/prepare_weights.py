@@ -71,6 +71,7 @@ def prepare_weights(
     or it cannot be quantized.
     """
     reference, quant_error = build_reference(model, make_reference), None
+    choices = reference.choices
     if reference.std != reference.std:
         raise Unavailable(
             "the model's logits are NaN or infinite: its weight files are damaged, or DTYPE is too narrow"
@@ -82,6 +83,7 @@ def prepare_weights(
         reference, quant_error = quantize_weights(model, reference, quantize, device, imatrix)
     elif packed_weights(model):
         reference = verify_packed_weights(model, reference)
+    reference.choices = choices  # of the model, whichever logits it is now compared with
     dtype_tolerance = HALF_PRECISION_TOLERANCE.get(model.dtype, FLOAT32_TOLERANCE)
     on_gpu = model.device.type == "cuda"
     is_rounded = rounds_activations(model) or (quant_error and not on_gpu)

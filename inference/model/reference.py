@@ -10,7 +10,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, CacheOp, Copy, Resize, Runner, Swap, make_batch
-from inference.model.remembered_errors import RememberedErrors
+from inference.model.remembered_trials import RememberedChoices, RememberedErrors
 from inference.model.uncached.runner import UncachedRunner
 
 RowTokens = tuple[tuple[int, int], ...]  # (row, number of tokens) of each row of a step
@@ -59,6 +59,7 @@ class Reference:
     rounding_noise  largest change of a logit when later tokens are computed too: the effect of rounding in
                     another order; a larger value shows a model that attends to later tokens
     errors          of runners, as earlier loads of the same model measured them
+    choices         of runners, as earlier loads of the same model timed them
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Reference:
         logits, rounding_noise: those of that Reference.
         """
         self.model = model
-        self.errors = RememberedErrors()
+        self.errors, self.choices = RememberedErrors(), RememberedChoices()
         self.ids = ordinary_token_ids(model)
         self.runner = UncachedRunner(model, max_sequences=1, context=COLUMNS)
         self.encoder_inputs = [self.sample_ids(row, 3 + 2 * row) for row in range(ROWS)]

@@ -4,7 +4,8 @@ The plain forward passes that they come from take about half of a small model's 
 same logits as long as the libraries, the processor and the model's settings are the same: a hash of all of
 them names the file. Knows the Reference.
 
-With mapped weights, the errors of runners are remembered too, for the same threads and code of this project.
+Which runner was the fastest is remembered too, and with mapped weights the errors of runners: for the same
+threads and code of this project.
 """
 
 import contextlib
@@ -23,14 +24,14 @@ from transformers import PreTrainedModel
 from inference.model.mapped_model import mapped_file
 from inference.model.quantization.replace import packed_weights, rounds_activations
 from inference.model.reference import ROWS, Reference
-from inference.model.remembered_errors import RememberedErrors
-from inference.native.cpu_levels import processor_features
-from inference.native.library import library_id
+from inference.model.remembered_trials import RememberedChoices, RememberedErrors
+from inference.native.cpu_levels import processor_features, processor_name
+from inference.native.library import available, library_id
 from inference.native.weight_cache.file import WeightFile
 from inference.process.cache_folder import cache_folder, keep_newest, read_with_digest, write_with_digest
 
 FOLDER = "reference_logits"
-ERRORS_FOLDER = "runner_errors"
+ERRORS_FOLDER, CHOICES_FOLDER = "runner_errors", "fastest_runners"
 ROOT = Path(__file__).parent.parent.parent
 COMPUTING_CODE = ("inference/model", "inference/native")
 MAX_FILES = 8  # models that are remembered; with a vocabulary of 152,000 tokens and bfloat16, 20 MB each
@@ -40,18 +41,14 @@ NOISE_KEY = "rounding_noise"
 def remembered_reference(source: Path, model: PreTrainedModel) -> Reference:
     """The Reference of a model as it was loaded from a folder or a GGUF file.
 
-    Computed and remembered if this is the first load. A model with weights on a GPU is not remembered, nor is
-    one whose weights were packed just now: which of them are used beyond products shows in the forward pass.
-    Weights that an earlier load has packed without a change of their values are compared with the logits from
-    before; other mapped weights with those of the first load that mapped them.
+    Computed and remembered if this is the first load. A model with weights on a GPU is not remembered.
     """
     if any(weight.device.type != "cpu" for weight in model.parameters()):
         return Reference(model)
     file = mapped_file(model)
-    if packed_weights(model) and file is None:
-        return Reference(model)
     with contextlib.suppress(OSError, RuntimeError):
         reference = find_reference(source, model, file)
+        reference.choices = RememberedChoices(choices_path(source, model))
         if file:
             reference.errors = RememberedErrors(errors_path(source, model, file))
         return reference
@@ -59,7 +56,14 @@ def remembered_reference(source: Path, model: PreTrainedModel) -> Reference:
 
 
 def find_reference(source: Path, model: PreTrainedModel, file: WeightFile | None) -> Reference:
-    """The Reference of an earlier load, or a new one that is remembered. file: of mapped weights."""
+    """The Reference of an earlier load, or a new one that is remembered. file: of mapped weights.
+
+    That of weights which were packed just now is not remembered: which of them are used beyond products shows
+    in the forward pass. Weights that an earlier load has packed without a change of their values are compared
+    with the logits from before; other mapped weights with those of the first load that mapped them.
+    """
+    if packed_weights(model) and file is None:
+        return Reference(model)
     has_same_values = file and not file.about["quant_error"] and not rounds_activations(model)
     if has_same_values and (reference := read_reference(reference_path(source, model), model)):
         return reference
@@ -82,9 +86,20 @@ def reference_path(source: Path, model: PreTrainedModel, file: WeightFile | None
 
 def errors_path(source: Path, model: PreTrainedModel, file: WeightFile) -> Path:
     """Where the errors of a model's runners are remembered. Raises as reference_path."""
-    code = [str(state) for folder in COMPUTING_CODE for state in file_states(ROOT / folder, "*.py")]
-    inputs = (*describe_packing(file), str(torch.get_num_threads()), *code)
+    inputs = (*describe_packing(file), *describe_computing())
     return cache_folder() / ERRORS_FOLDER / f"{fingerprint(source, model, inputs)}"
+
+
+def choices_path(source: Path, model: PreTrainedModel) -> Path:
+    """Where a model's fastest runners are remembered. Raises as reference_path."""
+    inputs = (processor_name(), library_id() if available() else "no library", *describe_computing())
+    return cache_folder() / CHOICES_FOLDER / f"{fingerprint(source, model, inputs)}"
+
+
+def describe_computing() -> list[str]:
+    """The threads that compute, and this project's code in Python: a changed file has another time."""
+    code = [str(state) for folder in COMPUTING_CODE for state in file_states(ROOT / folder, "*.py")]
+    return [str(torch.get_num_threads()), *code]
 
 
 def describe_packing(file: WeightFile) -> tuple[str, str]:

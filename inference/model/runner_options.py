@@ -34,7 +34,7 @@ from inference.model.paged.kv_pool import (
     store_by_index,
 )
 from inference.model.paged.runner import PagedRunner
-from inference.model.remembered_errors import RememberedErrors
+from inference.model.remembered_trials import RememberedErrors
 
 ContiguousMode = tuple[bool, bool]  # (chunked_prefill, batched) of a ContiguousRunner
 CONTIGUOUS_MODES: dict[ContiguousMode, str] = {

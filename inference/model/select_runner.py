@@ -5,17 +5,15 @@ by their interface; nothing of their internals.
 """
 
 import logging
-from collections.abc import Container, Iterable
+from collections.abc import Container
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-import torch
 from transformers import PreTrainedModel
 
 from inference.errors import Unavailable
-from inference.model import benchmark
-from inference.model.batch import Runner, UnsupportedModel
+from inference.model.batch import Runner
 from inference.model.kv_cost import KVCost, KVLimits
 from inference.model.load.rope import freeze_frequencies
 from inference.model.paged.kv_pool import AUTO
@@ -23,7 +21,8 @@ from inference.model.prepare_weights import MakeReference, prepare_weights
 from inference.model.quantization.error import QuantError
 from inference.model.quantization.schemes import NONE
 from inference.model.reference import COLUMNS, ROWS, Reference
-from inference.model.runner_options import RunnerOption, runner_options, supports_fused
+from inference.model.runner_options import runner_options, supports_fused
+from inference.model.runner_trials import Candidate, select_candidate
 from inference.model.uncached.runner import UncachedRunner
 
 log = logging.getLogger(__name__)
@@ -51,23 +50,6 @@ class SelectedRunner:
     error: float
     kv_cost: KVCost
     quant_error: QuantError | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An option whose trial runner computed the model correctly."""
-
-    option: RunnerOption
-    runner: Runner
-    error: float
-
-    @property
-    def kv_cost(self) -> KVCost:
-        return self.option.kv_cost(self.runner)
-
-    @property
-    def page_size(self) -> int:
-        return self.runner.page_size if self.runner.capabilities.paged else 1
 
 
 def select_runner(
@@ -128,20 +110,21 @@ def select_runner(
         errors=reference.errors,
     )
     accepted_error = tolerance if kv_dtype == AUTO else max(tolerance, INT8_KV_TOLERANCE)
-    allowed = (each for each in options if each.kind in allowed_runners) if prepared.is_causal else ()
-    candidates = try_runners(model, reference, allowed, accepted_error, timed=timed)
-    if not candidates:
+    allowed = [each for each in options if each.kind in allowed_runners] if prepared.is_causal else []
+
+    def limits_of(candidate: Candidate) -> KVLimits:
+        return KVLimits(max_sequences, context, max_batch_tokens or context, candidate.page_size)
+
+    def fits(candidate: Candidate) -> bool:
+        return candidate.kv_cost.required_bytes(limits_of(candidate)) <= kv_memory_bytes
+
+    best = select_candidate(model, reference, allowed, accepted_error, fits, context=context, timed=timed)
+    if best is None:
         check_may_run_uncached(model, allowed_runners, kv_dtype)
         uncached = select_uncached(
             model, reference, prepared.is_causal, tolerance, max_sequences=max_sequences, context=context
         )
         return replace(uncached, quant_error=prepared.quant_error)
-
-    def limits_of(candidate: Candidate) -> KVLimits:
-        return KVLimits(max_sequences, context, max_batch_tokens or context, candidate.page_size)
-
-    fitting = [each for each in candidates if each.kv_cost.required_bytes(limits_of(each)) <= kv_memory_bytes]
-    best = fastest(model, reference, fitting or candidates, context)
     selected = with_memory(
         model,
         best,
@@ -150,28 +133,6 @@ def select_runner(
         max_batch_total_tokens=max_batch_total_tokens,
     )
     return replace(selected, quant_error=prepared.quant_error)
-
-
-def try_runners(
-    model: PreTrainedModel,
-    reference: Reference,
-    options: Iterable[RunnerOption],
-    tolerance: float,
-    *,
-    timed: bool,
-) -> list[Candidate]:
-    """The first correct option of each kind. timed=False: only the first correct option of all."""
-    candidates: dict[str, Candidate] = {}
-    for option in options:
-        if option.kind in candidates:
-            continue
-        candidate = try_runner(model, reference, option, tolerance)
-        if candidate is None:
-            continue
-        candidates[option.kind] = candidate
-        if not timed or is_decisive(candidate, reference):
-            break
-    return list(candidates.values())
 
 
 def check_may_run_uncached(model: PreTrainedModel, allowed_runners: Container[str], kv_dtype: str) -> None:
@@ -185,54 +146,6 @@ def check_may_run_uncached(model: PreTrainedModel, allowed_runners: Container[st
         raise Unavailable(
             f"{kind} cannot be run by the runner that RUNNER names: see the log, or set RUNNER={AUTO!r}"
         )
-
-
-def is_decisive(candidate: Candidate, reference: Reference) -> bool:
-    """Whether the remaining options cannot be faster, or are not worth the time of a trial."""
-    return (
-        candidate.runner.capabilities.paged
-        and benchmark.step_s(candidate.runner, COLUMNS, reference.ids) > candidate.option.slow_s
-    )
-
-
-def try_runner(
-    model: PreTrainedModel, reference: Reference, option: RunnerOption, tolerance: float
-) -> Candidate | None:
-    """Return the candidate; None, with the reason logged, if the option computes the model wrongly."""
-    try:
-        runner = option.build(max_sequences=ROWS, context=COLUMNS, kv_capacity=ROWS * COLUMNS)
-        error = reference.errors.measure(
-            option.name, partial(reference.error_of, runner), partial(reference.error_of, runner, num_steps=1)
-        )
-        if error <= tolerance:
-            return Candidate(option, runner, error)
-        reason = f"error {error:.2g} exceeds the {tolerance:.2g} allowed"
-    except torch.OutOfMemoryError:
-        raise
-    except UnsupportedModel as unsupported:
-        reason = str(unsupported)
-    except Exception as raised:  # any model code, called in a way that it may not support
-        reason = f"{type(raised).__name__}: {raised}"
-    log.info("%s: %s runner rejected: %s", model.config.model_type, option.name, reason)
-    return None
-
-
-def fastest(
-    model: PreTrainedModel, reference: Reference, candidates: list[Candidate], context: int
-) -> Candidate:
-    """Return the fastest candidate; an earlier one wins unless a later one is clearly faster."""
-    best, *others = candidates
-    for other in others:
-        ratio = benchmark.speed_ratio(best.option.build, other.option.build, reference.ids, context)
-        log.info(
-            "%s: %s is %.2fx as fast as %s",
-            model.config.model_type,
-            best.option.name,
-            ratio,
-            other.option.name,
-        )
-        best = best if ratio >= benchmark.TIE else other
-    return best
 
 
 def with_memory(

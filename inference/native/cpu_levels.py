@@ -5,9 +5,11 @@ Knows which levels a processor supports; build.py compiles them.
 
 import platform
 import subprocess
-from collections.abc import Set
+from collections.abc import Collection, Set
 from dataclasses import dataclass
 from pathlib import Path
+
+CPUINFO = Path("/proc/cpuinfo")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +84,23 @@ def levels_for(features: Set[str], machine: str | None = None) -> list[Level]:
     return [level for level in (*levels, PLAIN) if level.needs <= features]
 
 
-def processor_features(path: Path = Path("/proc/cpuinfo")) -> set[str]:
+def processor_features(path: Path = CPUINFO) -> set[str]:
     """The processor's features, by Linux's names in /proc/cpuinfo; empty where nothing tells them."""
+    return set(first_value(path, ("flags", "Features")).split()) or macos_features()
+
+
+def processor_name(path: Path = CPUINFO) -> str:
+    """The processor's model name from the kernel, or else its architecture."""
+    return first_value(path, ("model name",)) or platform.processor() or platform.machine()
+
+
+def first_value(path: Path, keys: Collection[str]) -> str:
+    """The value of the first line with one of these keys; empty if there is none."""
     if not path.exists():
-        return macos_features()
-    lines = (line.partition(":") for line in path.read_text().splitlines())
-    return next(
-        (set(value.split()) for key, _, value in lines if key.strip() in ("flags", "Features")), set()
-    )
+        return ""
+    with path.open() as lines:
+        pairs = (line.partition(":") for line in lines)
+        return next((value.strip() for key, _, value in pairs if key.strip() in keys), "")
 
 
 def macos_features() -> set[str]:
@@ -97,10 +108,7 @@ def macos_features() -> set[str]:
     if platform.system() != "Darwin":
         return set()
     printed = subprocess.run(("sysctl", "hw.optional"), capture_output=True, text=True, timeout=10).stdout
-    names = (
-        name for name, _, value in (line.partition(": ") for line in printed.splitlines()) if value == "1"
-    )
-    return {MACOS_FEATURES[name] for name in names if name in MACOS_FEATURES}
+    return {name for key, name in MACOS_FEATURES.items() if f"{key}: 1" in printed.splitlines()}
 
 
 def multiplies_bfloat16() -> bool:

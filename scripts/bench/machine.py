@@ -3,12 +3,11 @@
 import os
 import platform
 from collections.abc import Iterator
-from pathlib import Path
 
 import torch
 import transformers
 
-CPUINFO = Path("/proc/cpuinfo")
+from inference.native.cpu_levels import processor_name
 
 
 def describe() -> Iterator[str]:
@@ -20,11 +19,3 @@ def describe() -> Iterator[str]:
         yield f"{torch.cuda.get_device_name()}, CUDA {torch.version.cuda}"
     libraries = f"torch {torch.__version__}, transformers {transformers.__version__}"
     yield f"Python {platform.python_version()}, {libraries}"
-
-
-def processor_name() -> str:
-    """The processor's model name from the kernel, or else its architecture."""
-    if not CPUINFO.exists():
-        return platform.processor() or platform.machine()
-    names = (line.partition(":")[2].strip() for line in CPUINFO.open() if line.startswith("model name"))
-    return next(names, platform.machine())

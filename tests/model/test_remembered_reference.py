@@ -4,11 +4,13 @@ import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
+from inference.model import remembered_reference as remembered
 from inference.model.quantization.quantize import use_packed_weights
 from inference.model.reference import ROWS, Reference
 from inference.model.remembered_reference import FOLDER, MAX_FILES, remembered_reference
@@ -108,6 +110,38 @@ def test_a_model_with_packed_weights_is_computed(folder: Path) -> None:
     model = load(folder)
     assert use_packed_weights(model, Reference(model), EXACT, required=True)
     assert count_forwards(model, lambda: remembered_reference(folder, model)) == 2 * ROWS
+
+
+def choices_path(folder: Path) -> Path:
+    path = remembered_reference(folder, load(folder)).choices.path
+    assert path is not None
+    return path
+
+
+CHANGES = {
+    "processor": ("processor_name", lambda: "another processor"),
+    "library": ("library_id", lambda: "another library"),
+    "code": ("COMPUTING_CODE", ("inference/model",)),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), CHANGES.values(), ids=CHANGES)
+def test_a_choice_is_of_this_processor_and_code(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, value: Any
+) -> None:
+    path = choices_path(folder)
+    assert choices_path(folder) == path
+    monkeypatch.setattr(remembered, name, value)
+    assert choices_path(folder) != path
+
+
+def test_a_choice_is_of_as_many_threads(folder: Path) -> None:
+    path, num_threads = choices_path(folder), torch.get_num_threads()
+    torch.set_num_threads(num_threads + 1)
+    try:
+        assert choices_path(folder) != path
+    finally:
+        torch.set_num_threads(num_threads)
 
 
 def test_runners_are_verified_with_the_remembered_logits(folder: Path) -> None:

@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from inference.errors import BadRequest, Unavailable
-from inference.model import benchmark
-from inference.model import select_runner as select_runner_module
+from inference.model import benchmark, runner_trials
 from inference.model.batch import Batch, Resize
 from inference.model.contiguous import position_fixes
 from inference.model.contiguous.runner import ContiguousRunner
-from inference.model.select_runner import Candidate, select_runner
+from inference.model.runner_trials import Candidate
+from inference.model.select_runner import select_runner
 from tests.tiny_models.families import (
     ATTENTION,
     CONTEXT,
@@ -77,7 +77,7 @@ def test_no_other_runner_is_tried_if_the_weights_alone_set_the_speed(
     monkeypatch.setattr(benchmark, "step_s", lambda *args: seconds)
     timed_kinds: list[list[str]] = []
     monkeypatch.setattr(
-        select_runner_module,
+        runner_trials,
         "fastest",
         lambda model, reference, candidates, context: take_first(timed_kinds, candidates),
     )
@@ -269,7 +269,7 @@ def test_damaged_weights_are_refused() -> None:
 
 
 def test_the_selection_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
-    with caplog.at_level(logging.INFO, logger="inference.model.select_runner"):
+    with caplog.at_level(logging.INFO, logger="inference.model"):
         select_runner(tiny("bloom"), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
     *reasons, line = [record.getMessage() for record in caplog.records]
     assert reasons == [

@@ -17,7 +17,7 @@ import transformers
 from torch import Tensor
 
 from inference.load_recipe import make_recipe
-from inference.model import weight_cache
+from inference.model import benchmark, weight_cache
 from inference.model.fused import verify
 from inference.model.mapped_model import mapped_file
 from inference.model.quantization import replace
@@ -254,6 +254,20 @@ def test_a_third_load_repeats_one_step_of_the_proof(
     monkeypatch.setattr("tests.model.test_weight_cache.ENGINE", engine)
     load(source, cache)
     assert len(ends) == 3, "another end of the context is computed"
+
+
+@pytest.mark.parametrize("quantize", ["none", "int8"])
+def test_a_second_load_times_no_runners(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, quantize: str
+) -> None:
+    source, timed = tied_llama(tmp_path), list[int]()
+    monkeypatch.setattr(benchmark, "step_s", lambda *args: 0.0)
+    monkeypatch.setattr(benchmark, "speed_ratio", lambda *args: timed.append(1) or 2.0)
+    _, first = load(source, cache, quantize=quantize, runner="auto")
+    assert first.runner_kind == "fused" and timed
+    timed.clear()
+    model, second = load(source, cache, quantize=quantize, runner="auto")
+    assert mapped_file(model) and second.runner_kind == "fused" and not timed
 
 
 def test_a_process_that_ends_waits_for_its_writer(

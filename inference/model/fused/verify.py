@@ -18,7 +18,7 @@ from inference.model.fused.runner import FusedRunner
 from inference.model.paged.kv_pool import AUTO, PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
 from inference.model.reference import ordinary_token_ids
-from inference.model.remembered_errors import RememberedErrors
+from inference.model.remembered_trials import RememberedErrors
 from inference.native.build import NativeUnavailable
 
 

@@ -20,7 +20,7 @@ from inference.model.fused.llama_model import LayerSpec, LlamaSpec
 from inference.model.fused.verify import context_end_error, extract_verified_spec
 from inference.model.paged.kv_pool import AUTO
 from inference.model.reference import ordinary_token_ids
-from inference.model.remembered_errors import RememberedErrors
+from inference.model.remembered_trials import RememberedErrors
 from tests.model.fused.llamas import tiny_with_packed_weights
 from tests.tiny_models.families import CONTEXT, LLAMAS, tiny
 

@@ -1,12 +1,12 @@
-"""An error is measured once for a file; later a part of the measurement must not exceed it."""
+"""An error and the fastest option are measured once; later a part of an error must not exceed it."""
 
 import math
 from pathlib import Path
 
 import pytest
 
-from inference.model import remembered_errors
-from inference.model.remembered_errors import MAX_FILES, RememberedErrors
+from inference.model import remembered_trials
+from inference.model.remembered_trials import MAX_FILES, RememberedChoices, RememberedErrors
 
 
 @pytest.fixture
@@ -57,7 +57,27 @@ def test_without_a_path_nothing_is_remembered() -> None:
 
 
 def test_the_last_models_are_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remembered_errors, "MAX_FILES", 2)
+    monkeypatch.setattr(remembered_trials, "MAX_FILES", 2)
     for name in range(4):
         RememberedErrors(tmp_path / f"{name}.json").measure("fused", lambda: 0.2)
     assert len(list(tmp_path.iterdir())) == 2 < MAX_FILES
+
+
+def test_the_fastest_of_some_options_is_remembered(path: Path) -> None:
+    RememberedChoices(path).remember("fused; paged", "fused")
+    RememberedChoices(path).remember("paged", "paged")
+    assert RememberedChoices(path).fastest == {"fused; paged": "fused", "paged": "paged"}
+    RememberedChoices(path).remember("fused; paged", "paged")
+    assert RememberedChoices(path).fastest["fused; paged"] == "paged"
+
+
+def test_a_choice_that_another_user_may_have_written_is_none(path: Path) -> None:
+    RememberedChoices(path).remember("fused; paged", "fused")
+    path.chmod(0o666)
+    assert not RememberedChoices(path).fastest
+
+
+def test_without_a_path_no_choice_is_remembered() -> None:
+    choices = RememberedChoices()
+    choices.remember("fused; paged", "fused")
+    assert not choices.fastest
