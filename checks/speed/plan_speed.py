@@ -9,7 +9,7 @@ from checks.machine import Machine
 from checks.memory import try_build_on_meta
 from checks.memory.plan import Plan, quantization_config
 from checks.speed.cpu_rates import measure_cpu, sample_bytes
-from checks.speed.estimate import Speed, TokenWork, UnknownSpeed, estimate
+from checks.speed.estimate import Speed, UnknownSpeed, estimate
 from checks.speed.gpu_rates import measure_gpu
 from checks.speed.shape import decoder_shape, skipped_products
 from checks.speed.startup import measure_sample, startup_s
@@ -30,9 +30,8 @@ def estimate_speed(plan: Plan, machine: Machine) -> Speed:
         return UnknownSpeed("the model is defined in its own code")
     if model.config.is_encoder_decoder:
         return UnknownSpeed("the model has an encoder")
-    work = token_work(token_matrices(plan, model), plan.device)
     try:
-        return measure_and_estimate(plan, model, work)
+        return measure_and_estimate(plan, model)
     except NativeUnavailable as reason:
         return UnknownSpeed(f"no native library to measure with: {reason}")
     except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:  # of torch, in many ways
@@ -53,12 +52,14 @@ def why_unknown(plan: Plan, machine: Machine) -> str:
     return ""
 
 
-def measure_and_estimate(plan: Plan, model: Any, work: TokenWork) -> Speed:
+def measure_and_estimate(plan: Plan, model: Any) -> Speed:
     """Raises NativeUnavailable."""
     assert plan.model_size is not None
+    matrices, dtype = token_matrices(plan, model), getattr(torch, plan.model_size.dtype)
+    work = token_work(matrices, plan.device)
     if plan.device != "cpu":
-        return estimate(work, measure_gpu(getattr(torch, plan.model_size.dtype)))
-    shape = decoder_shape(plan, model)
+        return estimate(work, measure_gpu(dtype))
+    shape = decoder_shape(model.config.get_text_config(), matrices, dtype)
     rates = measure_cpu(shape, plan.max_batch_tokens, torch.get_num_threads())
     if not plan.model_size.is_fused:
         return estimate(work, replace(rates, is_limit=True))

@@ -3,6 +3,7 @@
 A model that the fused runner does not support gets the decoder whose layers are as wide as its own.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from math import prod
@@ -10,38 +11,37 @@ from typing import Any
 
 import torch
 
-from checks.memory.plan import Plan
-from checks.speed.work import GGUF_EMBEDDING, GGUF_HEAD, dtype_of, dtype_of_tensor, packed_tensors
-from inference.model.load.gguf.header import GgufTensor
+from checks.speed.work import TokenMatrix
 from inference.model.quantization.find_weights import WeightRole
+from inference.model.quantization.gguf_mix import layer_number
 from inference.model.quantization.schemes import matrix_bytes
 from inference.native.packed_matrix import NATIVE_DTYPES
-from inference.native.sample_model import DecoderShape, LayerDtypes, same_dtype
+from inference.native.sample_model import DecoderShape, LayerDtypes
 from inference.native.structs import NativeDtype
 
 INNER_STEP = 256  # inputs of the largest block of a format
 PANELS = 1 << 10  # outputs: a smaller output layer is not taken
 DEFAULT_HEAD_DIM, DEFAULT_INNER = 64, 4  # where a config has no heads; inner width ÷ hidden width
-# Names of a layer's matrices in GGUF files (llama.cpp, gguf-py/gguf/constants.py): the first that exists.
-GGUF_NAMES: Mapping[str, Sequence[str]] = {
-    "query": ("attn_q", "attn_qkv"),
-    "key": ("attn_k", "attn_qkv"),
-    "value": ("attn_v", "attn_qkv"),
-    "output": ("attn_output",),
-    "gate": ("ffn_gate", "ffn_up"),
-    "up": ("ffn_up",),
-    "down": ("ffn_down",),
+# Names of a layer's weights in transformers' models and in GGUF files (llama.cpp, gguf-py/gguf/constants.py):
+# the first that exists.
+WEIGHT_NAMES: Mapping[str, Sequence[str]] = {
+    "query": ("q_proj", "qkv_proj", "attn_q", "attn_qkv"),
+    "key": ("k_proj", "qkv_proj", "attn_k", "attn_qkv"),
+    "value": ("v_proj", "qkv_proj", "attn_v", "attn_qkv"),
+    "output": ("o_proj", "attn_output"),
+    "gate": ("gate_proj", "gate_up_proj", "ffn_gate", "ffn_up"),
+    "up": ("up_proj", "gate_up_proj", "ffn_up"),
+    "down": ("down_proj", "ffn_down"),
 }
 
 
-def decoder_shape(plan: Plan, model: Any) -> DecoderShape:
-    """The shape of the plan's model, which is on the meta device."""
-    assert plan.model_size is not None
-    config, dtype = model.config.get_text_config(), getattr(torch, plan.model_size.dtype)
+def decoder_shape(config: Any, matrices: Sequence[TokenMatrix], dtype: torch.dtype) -> DecoderShape:
+    """The shape of a model. config: of its text. matrices: those of a token. dtype: of activations."""
     hidden = count_of(config, "hidden_size") or DEFAULT_HEAD_DIM
     num_heads = count_of(config, "num_attention_heads") or max(1, hidden // DEFAULT_HEAD_DIM)
-    num_layers, tensors = count_of(config, "num_hidden_layers") or 1, packed_tensors(plan)
-    layer = same_dtype(dtype_of(plan, WeightRole.LAYER))
+    num_layers = count_of(config, "num_hidden_layers") or 1
+    head_dtypes = [each.dtype for each in matrices if each.role is WeightRole.HEAD]
+    in_layers = [each for each in matrices if each.role is not WeightRole.HEAD]
     return DecoderShape(
         hidden=hidden,
         num_heads=num_heads,
@@ -49,8 +49,8 @@ def decoder_shape(plan: Plan, model: Any) -> DecoderShape:
         head_dim=count_of(config, "head_dim") or max(1, hidden // num_heads),
         inner=count_of(config, "intermediate_size") or DEFAULT_INNER * hidden,
         vocab=count_of(config, "vocab_size") or 1,
-        layers=[file_dtypes(plan, tensors, number, layer) for number in range(num_layers)],
-        head=file_dtype(plan, tensors, (GGUF_HEAD, GGUF_EMBEDDING)) or dtype_of(plan, WeightRole.HEAD),
+        layers=layer_dtypes(in_layers, num_layers),
+        head=head_dtypes[0] if head_dtypes else usual_dtype(in_layers),
         dtype=NATIVE_DTYPES.get(dtype, NativeDtype.BF16),
     )
 
@@ -62,19 +62,29 @@ def count_of(config: Any, name: str) -> int:
     return max((int(each) for each in numbers if isinstance(each, int)), default=0)
 
 
-def file_dtypes(
-    plan: Plan, tensors: Mapping[str, GgufTensor], number: int, default: LayerDtypes
-) -> LayerDtypes:
-    """The formats of a layer's matrices in a GGUF file; the default for one that the file has not."""
-    return {
-        place: file_dtype(plan, tensors, [f"blk.{number}.{name}.weight" for name in names]) or default[place]
-        for place, names in GGUF_NAMES.items()
-    }
+def layer_dtypes(matrices: Sequence[TokenMatrix], num_layers: int) -> list[LayerDtypes]:
+    """The formats of each layer's matrices; that of most weights for one without a known name."""
+    usual = usual_dtype(matrices)
+    layers = [dict[str, NativeDtype]() for _ in range(num_layers)]
+    for each in matrices:
+        if 0 <= layer_number(each.name) < num_layers:
+            name = each.name.removesuffix(".weight").rpartition(".")[2]
+            layers[layer_number(each.name)][name] = each.dtype
+    return [
+        {
+            place: next((dtypes[name] for name in names if name in dtypes), usual)
+            for place, names in WEIGHT_NAMES.items()
+        }
+        for dtypes in layers
+    ]
 
 
-def file_dtype(plan: Plan, tensors: Mapping[str, GgufTensor], names: Sequence[str]) -> NativeDtype | None:
-    tensor = next((tensors[name] for name in names if name in tensors), None)
-    return None if tensor is None else dtype_of_tensor(plan, tensor)
+def usual_dtype(matrices: Sequence[TokenMatrix]) -> NativeDtype:
+    """The format of most weights."""
+    values = Counter[NativeDtype]()
+    for each in matrices:
+        values[each.dtype] += each.count * each.outputs * each.inputs
+    return max(values, key=values.__getitem__, default=NativeDtype.BF16)
 
 
 def layers_bytes(shape: DecoderShape, layers: range) -> int:

@@ -33,8 +33,13 @@ MATRIX, STACK = 2, 3  # dimensions of a matrix, and of those of a layer's expert
 
 @dataclass(frozen=True, slots=True)
 class TokenMatrix:
-    """Equal matrices that a token is multiplied with. count: how many; for experts those of a token."""
+    """Equal matrices that a token is multiplied with.
 
+    name   of the weight, in the model or in its GGUF file
+    count  how many; for experts those of a token
+    """
+
+    name: str
     role: WeightRole
     dtype: NativeDtype
     outputs: int
@@ -75,7 +80,7 @@ def matrices_of_model(plan: Plan, model: Any) -> Iterator[TokenMatrix]:
         is_expert = weight.role is WeightRole.EXPERTS
         count = active_experts(model, num_stacked) if is_expert else 1
         served_dtype = dtype or dtype_of(plan, weight.role)
-        yield TokenMatrix(weight.role, served_dtype, weight.outputs, weight.inputs, count)
+        yield TokenMatrix(weight.name, weight.role, served_dtype, weight.outputs, weight.inputs, count)
 
 
 def matrices_of_file(plan: Plan, tensors: Mapping[str, GgufTensor], model: Any) -> Iterator[TokenMatrix]:
@@ -85,7 +90,7 @@ def matrices_of_file(plan: Plan, tensors: Mapping[str, GgufTensor], model: Any) 
         inputs, outputs, *stacked = tensor.shape
         role = WeightRole.EXPERTS if stacked else role_of(name, tensors)
         count = active_experts(model, *stacked) if stacked else 1
-        yield TokenMatrix(role, dtype_of_tensor(plan, tensor), outputs, inputs, count)
+        yield TokenMatrix(name, role, dtype_of_tensor(plan, tensor), outputs, inputs, count)
 
 
 def role_of(name: str, tensors: Mapping[str, GgufTensor]) -> WeightRole:

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM
 
 from checks.memory import try_build_on_meta
@@ -26,6 +27,11 @@ LAYER_VALUES = HIDDEN * (2 * HIDDEN + 2 * KEYS + 3 * INNER)
 
 def matrices_of(plan: Plan) -> list[TokenMatrix]:
     return token_matrices(plan, try_build_on_meta(plan.repository.config))
+
+
+def shape_of(plan: Plan) -> DecoderShape:
+    config = try_build_on_meta(plan.repository.config).config
+    return decoder_shape(config, matrices_of(plan), torch.bfloat16)
 
 
 def formats(matrices: Iterable[TokenMatrix], role: WeightRole) -> set[NativeDtype]:
@@ -99,14 +105,14 @@ def test_matrices_of_a_gguf_file_keep_their_format(gguf_plan: Plan) -> None:
 
 
 def test_the_shape_of_a_gguf_file_has_its_formats(gguf_plan: Plan) -> None:
-    shape = decoder_shape(gguf_plan, try_build_on_meta(gguf_plan.repository.config))
+    shape = shape_of(gguf_plan)
     assert [set(layer.values()) for layer in shape.layers] == [{NativeDtype.Q8_0}] * LAYERS
     assert shape.head is NativeDtype.Q8_0
 
 
 def test_the_shape_costs_what_the_matrices_cost(planned: Callable[..., Plan]) -> None:
     plan = planned(dtype="bfloat16")
-    shape = decoder_shape(plan, try_build_on_meta(plan.repository.config))
+    shape = shape_of(plan)
     work = token_work(matrices_of(plan), "cpu")
     assert layers_bytes(shape, range(LAYERS)) == work.layer_bytes
     assert shape.layer_values * LAYERS == work.products
