@@ -41,7 +41,7 @@ from inference.native.weight_cache.source_files import (
 )
 from inference.process.filesystem import SPARE_BYTES, free_disk_bytes
 
-MIN_BYTES = 1 << 26  # smaller models are packed in a moment
+MIN_BYTES = 1 << 24  # smaller models are packed and quantized in a moment
 LOWEST_PRIORITY = 19
 TRANSFORMERS = "transformers."  # beginning of the modules of its models
 
