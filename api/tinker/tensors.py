@@ -63,7 +63,7 @@ def _scatter(values: Array, csr: Csr, shape: tuple[int, ...], field: str) -> Arr
         )
     num_rows, num_columns = shape
     starts = csr.row_starts
-    rises = len(starts) == num_rows + 1 and (np.diff(starts) >= 0).all()
+    rises = len(starts) == num_rows + 1 and (starts[1:] >= starts[:-1]).all()  # differences may overflow
     if not rises or starts[0] != 0 or starts[-1] != len(values):
         rule = f"must have {num_rows + 1} numbers that rise from 0 to {len(values)}, the number of values"
         raise BadRequest(f"{field}.sparse_crow_indices", rule)
@@ -72,6 +72,9 @@ def _scatter(values: Array, csr: Csr, shape: tuple[int, ...], field: str) -> Arr
         raise BadRequest(f"{field}.sparse_col_indices", rule, len(csr.columns))
     if ((csr.columns < 0) | (csr.columns >= num_columns)).any():
         raise BadRequest(f"{field}.sparse_col_indices", f"must be columns from 0 to {num_columns - 1}")
+    cells = np.repeat(np.arange(num_rows), np.diff(starts)) * num_columns + csr.columns
+    if len(np.unique(cells)) != len(cells):
+        raise BadRequest(f"{field}.sparse_col_indices", "must name a column of a row once")
     dense = np.zeros(shape, values.dtype)
-    dense[np.repeat(np.arange(num_rows), np.diff(starts)), csr.columns] = values
+    dense.flat[cells] = values
     return dense

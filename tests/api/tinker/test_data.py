@@ -12,6 +12,7 @@ from api.tinker.tensors import Csr, Tensor
 from inference.errors import BadRequest
 from inference.types import ModelInfo
 
+MAX_INT64 = (1 << 63) - 1
 INFO = ModelInfo("fake/model", context=8, vocab=100, created=0)
 SAMPLED = {"logprobs": Tensor(np.zeros(3, np.float32)), "advantages": Tensor(np.ones(3, np.float32))}
 
@@ -115,6 +116,8 @@ def test_what_cannot_be_computed_is_refused(body: PassBody, message: str) -> Non
         ((3, 2), [0, 1, 1, 3], [1, 0, 2]),
         ((3, 2), [0, 1, 1, 3], [1, 0, -1]),
         ((3, 2), [], []),
+        ((3, 2), [0, 2, 2, 3], [1, 1, 0]),
+        ((3, 2), [0, MAX_INT64, -2, 3], [1, 0, 1]),  # each difference is positive in int64
     ],
 )
 def test_a_sparse_tensor_that_lies_is_refused(
