@@ -214,7 +214,7 @@ class WeightsInfoBody(Struct):
 class TtlBody(Struct):
     """How long a checkpoint stays.
 
-    ttl_seconds  remove it after this time, 3600 at least; null: never
+    ttl_seconds  remove it after this time, 3600 to 315360000; null: never
     """
 
     ttl_seconds: int | None = None

@@ -64,7 +64,7 @@ def create_sampling_session() -> dict[str, Any]:
 
 
 def join_sampling_session() -> dict[str, Any]:
-    sampler = require_runs().sampler(read_struct(JoinSamplingSession).sampling_session_id)
+    sampler = require_runs().open_sampler(read_struct(JoinSamplingSession).sampling_session_id)
     counter = require_runs().pending_samples.next_clone(sampler.id)
     return {"type": "join_sampling_session", "client_counter": counter}
 
@@ -97,17 +97,16 @@ def asample(models: Models, serves_stability: bool) -> dict[str, Any]:
 
 def find_sampled(model: SampledModel, models: Models) -> tuple[str, Served]:
     """The id of a request for samples, and what it samples from. Raises BadRequest and NotFound."""
-    base = models.own
+    runs = require_runs()
     if model.sampling_session_id is None:
-        name = model.model_path or model.base_model
-        if name is None:
-            raise BadRequest("sampling_session_id", "is required, or base_model, or model_path")
-        return f"{uuid.uuid4().hex}{SAMPLER_MARK}0", models.resolve(name)
-    if model.seq_id is None or not 0 <= model.seq_id < MAX_SEQ_ID:
-        raise BadRequest("seq_id", "must be the number of the request, from 0", model.seq_id)
-    sampler = require_runs().sampler(model.sampling_session_id)
-    served = base.with_adapter(sampler.adapter) if sampler.adapter else base
-    return f"{sampler.id}:{model.seq_id}", served
+        adapter = runs.served_model(model.base_model, model.model_path)
+        request_id = f"{uuid.uuid4().hex}{SAMPLER_MARK}0"
+    else:
+        if model.seq_id is None or not 0 <= model.seq_id < MAX_SEQ_ID:
+            raise BadRequest("seq_id", "must be the number of the request, from 0", model.seq_id)
+        sampler = runs.open_sampler(model.sampling_session_id)
+        adapter, request_id = sampler.adapter, f"{sampler.id}:{model.seq_id}"
+    return request_id, models.own.with_adapter(adapter) if adapter else models.own
 
 
 def retrieve_futures() -> Response:

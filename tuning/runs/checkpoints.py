@@ -13,11 +13,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from inference.database import Database
-from inference.errors import ServerError, Unavailable
+from inference.errors import BadRequest, ServerError, Unavailable
 from tuning.jobs.fine_tuned_models import FineTunedModels
 from tuning.runs.paths import CheckpointPath, parse_path
 from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, latest, require
 from tuning.runs.types import CheckpointKind, RunCheckpoint, RunInfo
+
+MIN_TTL_S, MAX_TTL_S = 3600, 10 * 365 * 24 * 3600  # the limits of Tinker's own service
 
 log = logging.getLogger(__name__)
 
@@ -118,6 +120,12 @@ class Checkpoints:
             self._models.load(name, folder, is_listed=is_listed)
         except (ServerError, OSError) as error:
             log.warning("model=%s cannot be served: %s", name, error)
+
+
+def check_ttl(ttl_s: int | None) -> None:
+    """Raises BadRequest."""
+    if ttl_s is not None and not MIN_TTL_S <= ttl_s <= MAX_TTL_S:
+        raise BadRequest("ttl_seconds", f"must be {MIN_TTL_S} to {MAX_TTL_S}, or null", ttl_s)
 
 
 def replace_checkpoint(connection: sqlite3.Connection, checkpoint: RunCheckpoint) -> RunCheckpoint | None:

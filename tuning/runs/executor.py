@@ -18,7 +18,7 @@ from inference.errors import BadRequest, Internal, NotFound, ServerError, named_
 from inference.lora.file_names import ADAPTER_FILES
 from inference.process.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
 from tuning.runs.age_encryption import encrypt_files, parse_recipients
-from tuning.runs.checkpoints import Checkpoints
+from tuning.runs.checkpoints import Checkpoints, check_ttl
 from tuning.runs.counts import RunCounts
 from tuning.runs.paths import CheckpointPath, check_checkpoint_name, sampler_id_of
 from tuning.runs.resident_runs import ResidentRuns
@@ -148,6 +148,7 @@ class RunExecutor:
     def save_weights(self, run_id: str, request: SaveWeights) -> WeightsSaved:
         run, path = self._usable(run_id), CheckpointPath(run_id, request.kind, request.name)
         check_checkpoint_name(request.name)
+        check_ttl(request.ttl_s)
         recipients = parse_recipients(request.encrypt_to)
         if self._checkpoints.exists(path) and not request.overwrite:
             raise BadRequest("path", "exists: choose another name, or set overwrite", str(path))
@@ -165,6 +166,7 @@ class RunExecutor:
         if request.name is None:
             return self._save_snapshot(run, request)
         check_checkpoint_name(request.name)
+        check_ttl(request.ttl_s)
         path = CheckpointPath(run_id, "sampler_weights", request.name)
         folder = self._save(run, path.kind, with_optimizer=False)
         self._checkpoints.load(str(path), folder)

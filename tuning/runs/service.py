@@ -13,7 +13,7 @@ from inference.database import Database
 from inference.errors import BadRequest, NotFound, short
 from inference.finding import join_names
 from tuning.jobs.fine_tuned_models import FineTunedModels
-from tuning.runs.checkpoints import Checkpoints
+from tuning.runs.checkpoints import Checkpoints, check_ttl
 from tuning.runs.clean_up import CleanUp
 from tuning.runs.counts import RunsCollector
 from tuning.runs.executor import RunExecutor
@@ -37,7 +37,6 @@ from tuning.runs.types import (
 )
 from tuning.types import TrainingBase
 
-MIN_TTL_S = 3600
 MAX_DIGITS = len(str(MAX_NUMBER))
 QUEUES_FILE = "queues.bin"
 
@@ -190,6 +189,25 @@ class TrainingRuns:
         self._sessions.mark_used(sampler_id)
         return sampler
 
+    def open_sampler(self, sampler_id: str) -> SamplingSession:
+        """Raises NotFound, and BadRequest once its session is finished."""
+        sampler = self.sampler(sampler_id)
+        self._sessions.require_open(session_of(sampler_id))
+        return sampler
+
+    def served_model(self, base_model: str | None, model_path: str | None) -> str:
+        """Under which name the backend serves a checkpoint, which is loaded; or the base model: empty.
+
+        With both names it is the checkpoint. Raises NotFound, BadRequest, and ServerError from a load.
+        """
+        if base_model is None and model_path is None:
+            raise BadRequest("base_model", "or model_path must be there")
+        if base_model is not None:
+            self._check_base(base_model)
+        if model_path is not None:
+            self._checkpoints.ensure_loaded(self.checkpoint(model_path))
+        return model_path or ""
+
     def samplers(self, session_id: str) -> list[SamplingSession]:
         """Newest first."""
         return self._database.run(latest, SAMPLERS, session_id)
@@ -221,8 +239,7 @@ class TrainingRuns:
 
     def set_ttl(self, path: str, ttl_s: int | None) -> None:
         """Remove the checkpoint after so many seconds; None: never. Raises as `checkpoint`."""
-        if ttl_s is not None and ttl_s < MIN_TTL_S:
-            raise BadRequest("ttl_seconds", f"must be at least {MIN_TTL_S}, or null", ttl_s)
+        check_ttl(ttl_s)
         expires = None if ttl_s is None else int(time.time()) + ttl_s
         self._database.run(partial(change, expires=expires), RUN_CHECKPOINTS, str(parse_path(path)))
 
@@ -236,21 +253,16 @@ class TrainingRuns:
             raise BadRequest("base_model", f"must be one of {join_names(self._base.names)}", name)
 
     def _new_sampler(self, id: str, base_model: str | None, model_path: str | None) -> SamplingSession:
-        if base_model is None and model_path is None:
-            raise BadRequest("base_model", "or model_path must be there")
-        if base_model is not None:
-            self._check_base(base_model)
-        session_id = session_of(id)
-        checkpoint = None if model_path is None else self.checkpoint(model_path)
-        if checkpoint is not None:
-            self._checkpoints.ensure_loaded(checkpoint)
+        adapter = self.served_model(base_model, model_path)
+        if base_model is None:
+            base_model = self.checkpoint(adapter).options.base_model
         sampler = SamplingSession(
             id=id,
-            session_id=session_id,
-            base_model=base_model or (checkpoint.options.base_model if checkpoint else ""),
+            session_id=session_of(id),
+            base_model=base_model,
             created=int(time.time()),
             model_path=model_path,
-            adapter=model_path or "",
+            adapter=adapter,
         )
-        self._database.run(SAMPLERS.insert, sampler, session_id)
+        self._database.run(SAMPLERS.insert, sampler, sampler.session_id)
         return sampler

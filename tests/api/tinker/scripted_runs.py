@@ -15,6 +15,7 @@ RUN = f"{SESSION}:train:0"
 SAMPLER = f"{SESSION}:sample:0"
 SNAPSHOT = f"{SESSION}:sample:1"
 ADAPTER = "trained"
+CHECKPOINT = f"tinker://{RUN}/weights/x"  # served as ADAPTER
 EXTERNAL = f"tinker://{RUN}/external_weights/x"
 
 
@@ -105,6 +106,16 @@ class ScriptedRuns:
             created=1,
             adapter=adapters[sampler_id],
         )
+
+    def open_sampler(self, sampler_id: str) -> SamplingSession:
+        return self.sampler(sampler_id)
+
+    def served_model(self, base_model: str | None, model_path: str | None) -> str:
+        if base_model is None and model_path is None:
+            raise BadRequest("base_model", "or model_path must be there")
+        if model_path not in (None, CHECKPOINT):
+            raise NotFound(f"there is no checkpoint {model_path}")
+        return ADAPTER if model_path else ""
 
 
 @dataclass

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from tests.api.tinker.scripted_runs import ADAPTER, SAMPLER, SESSION, SNAPSHOT, ScriptedRuns
+from tests.api.tinker.scripted_runs import ADAPTER, CHECKPOINT, SAMPLER, SESSION, SNAPSHOT, ScriptedRuns
 from tests.fakes.fake_backend import FakeBackend, say
 
 PROTOBUF = "application/x-protobuf"
@@ -52,12 +52,13 @@ def test_a_snapshot_samples_with_its_adapter(api: FlaskClient, fake_backend: Fak
 
 
 def test_a_model_can_be_named_in_place_of_a_session(api: FlaskClient, fake_backend: FakeBackend) -> None:
-    body = {"prompt": PROMPT, "sampling_params": {}, "model_path": ADAPTER}
-    request_id = api.post("/api/v1/asample", json=body).json["request_id"]
-    assert fetch(api, request_id).json["type"] == "sample"
-    assert fake_backend.requests[0].adapter == ADAPTER
+    body = {"prompt": PROMPT, "sampling_params": {}}
+    for name in ({"model_path": CHECKPOINT}, {"base_model": "fake/model"}):
+        request_id = api.post("/api/v1/asample", json=body | name).json["request_id"]
+        assert fetch(api, request_id).json["type"] == "sample"
+    assert [each.adapter for each in fake_backend.requests] == [ADAPTER, None]
     assert api.post("/api/v1/asample", json=body | {"model_path": "tinker://none"}).status_code == 404
-    assert "is required" in api.post("/api/v1/asample", json=body | {"model_path": None}).json["detail"]
+    assert "must be there" in api.post("/api/v1/asample", json=body).json["detail"]
 
 
 def test_a_sample_that_a_restart_lost_is_gone(api: FlaskClient) -> None:

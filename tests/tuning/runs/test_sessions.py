@@ -20,12 +20,16 @@ def create_session(service: TuningService) -> str:
 def test_a_finished_session_says_so_to_its_heartbeat_and_refuses_the_rest(service: TuningService) -> None:
     session_id = create_session(service)
     service.runs.heartbeat(session_id)
+    sampler_id = service.runs.create_sampler(session_id, 1, base_model="alias").id
+    assert service.runs.open_sampler(sampler_id).id == sampler_id
     service.runs.finish(session_id)
     with pytest.raises(SessionFinished) as error:
         service.runs.heartbeat(session_id)
     assert error.value.status == 410
     with pytest.raises(BadRequest, match="is finished"):
         service.runs.create_sampler(session_id, 0, base_model="alias")
+    with pytest.raises(BadRequest, match="is finished"):
+        service.runs.open_sampler(sampler_id)
 
 
 def test_an_unknown_session_is_not_found(service: TuningService) -> None:

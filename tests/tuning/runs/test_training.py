@@ -110,6 +110,10 @@ def test_a_training_checkpoint_can_be_sampled(client: RunClient, shared_servers:
         and path in shared_servers.adapters.loaded
         and sampler.base_model == "fake/model"
     )
+    assert client.runs.served_model("alias:variant", path) == path
+    assert client.runs.served_model("alias:variant", None) == ""
+    with pytest.raises(BadRequest, match="base_model must be one of"):
+        client.runs.served_model("other", None)
     named = client.runs.create_sampler(client.session_id, 9, base_model="alias", model_path=path)
     assert (named.adapter, named.base_model) == (path, "alias"), "tinker-cookbook's evaluation sends both"
 
@@ -125,6 +129,8 @@ def test_a_training_checkpoint_can_be_sampled(client: RunClient, shared_servers:
         (ForwardBackward(data=DATA, loss_fn="cross_entropy", config={"x": 1.0}), "loss_fn_config"),
         (OptimStep(params=AdamParams(learning_rate=float("nan"))), "adam_params.learning_rate"),
         (OptimStep(params=AdamParams(learning_rate=1.0, beta1=1.0)), "adam_params.beta1"),
+        (SaveWeights(name="a", ttl_s=3599), "ttl_seconds must be 3600 to"),
+        (SaveForSampler(name="a", ttl_s=1 << 60), "ttl_seconds must be 3600 to"),
         (LoadWeights(path="tinker://a:train:0/weights/x", with_optimizer=True), "no checkpoint"),
     ],
 )
