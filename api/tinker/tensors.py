@@ -72,9 +72,9 @@ def _scatter(values: Array, csr: Csr, shape: tuple[int, ...], field: str) -> Arr
         raise BadRequest(f"{field}.sparse_col_indices", rule, len(csr.columns))
     if ((csr.columns < 0) | (csr.columns >= num_columns)).any():
         raise BadRequest(f"{field}.sparse_col_indices", f"must be columns from 0 to {num_columns - 1}")
-    cells = np.repeat(np.arange(num_rows), np.diff(starts)) * num_columns + csr.columns
-    if len(np.unique(cells)) != len(cells):
+    flat_indices = np.repeat(np.arange(num_rows), np.diff(starts)) * num_columns + csr.columns
+    if len(np.unique(flat_indices)) != len(flat_indices):
         raise BadRequest(f"{field}.sparse_col_indices", "must name a column of a row once")
     dense = np.zeros(shape, values.dtype)
-    dense.flat[cells] = values
+    dense.flat[flat_indices] = values
     return dense

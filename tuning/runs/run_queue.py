@@ -6,19 +6,24 @@ Knows numbers and promises; not what a request does. Belongs to the thread of th
 import time
 from dataclasses import dataclass
 
+from inference.errors import BadRequest
 from tuning.runs.promise import Promise
 from tuning.runs.types import Failure, RejectedRequest, RunRequest
 
 GAP_S = 120.0  # requests wait so long for one with a lower seq_id that has not arrived
+MAX_IN_FLIGHT = 100_000  # seq_ids from the next one on that a client may have sent
 LOST = "the server was killed before it had executed this request: send it again"
 CREATION = 0  # the seq_id of a run's creation
 
 
 @dataclass(frozen=True, slots=True)
 class QueuedRequest:
+    """is_lost: it died with an earlier server, and is here to use up its seq_id."""
+
     seq_id: int
     request: RunRequest
     promise: Promise
+    is_lost: bool = False
 
 
 class RunQueue:
@@ -39,9 +44,15 @@ class RunQueue:
         return self.promises.setdefault(seq_id, Promise(f"{self.run_id}:{seq_id}"))
 
     def add(self, seq_id: int, request: RunRequest) -> Promise:
-        """Queue a request; its promise. A repeated one has the promise that it had."""
+        """Queue a request; its promise. A repeated one has the promise that it had.
+
+        Raises BadRequest for a seq_id that is far ahead: the run would have to go on behind it.
+        """
         if seq_id in self.promises:
             return self.promises[seq_id]
+        if not self.is_in_reach(seq_id):
+            rule = f"must be below {self.next_seq_id + MAX_IN_FLIGHT}: the run is at {self.next_seq_id}"
+            raise BadRequest("seq_id", rule, seq_id)
         promise = self.promise(seq_id)
         if seq_id < self.next_seq_id:
             message = f"seq_id {seq_id} is over, and its result gone: the run is at {self.next_seq_id}"
@@ -59,8 +70,11 @@ class RunQueue:
         promise.resolve(Failure(message=message, category="server"))
         self.last_arrival = time.monotonic()
         request = RejectedRequest(message=message, category="server")
-        self.waiting[seq_id] = QueuedRequest(seq_id, request, Promise(promise.request_id))
+        self.waiting[seq_id] = QueuedRequest(seq_id, request, Promise(promise.request_id), is_lost=True)
         return promise
+
+    def is_in_reach(self, seq_id: int) -> bool:
+        return seq_id < self.next_seq_id + MAX_IN_FLIGHT
 
     @property
     def is_ready(self) -> bool:
@@ -79,16 +93,13 @@ class RunQueue:
 
     def fail_gap(self) -> None:
         """Fail what has waited GAP_S for a missing request: the run goes on behind it."""
-        if not self.waiting or self.is_ready or time.monotonic() < self.last_arrival + GAP_S:
+        arrivals = [queued.seq_id for queued in self.waiting.values() if not queued.is_lost]
+        if not arrivals or self.is_ready or time.monotonic() < self.last_arrival + GAP_S:
             return
         message = f"seq_id {self.next_seq_id} has not arrived within {GAP_S:.0f} s: send the batch again"
-        self.next_seq_id = max(self.waiting) + 1
-        self.fail_waiting(Failure(message=message, category="user"))
-
-    def fail_waiting(self, failure: Failure) -> None:
-        for queued in self.waiting.values():
-            queued.promise.resolve(failure)
-        self.waiting.clear()
+        self.next_seq_id = max(arrivals) + 1
+        for seq_id in [seq_id for seq_id in self.waiting if seq_id < self.next_seq_id]:
+            self.waiting.pop(seq_id).promise.resolve(Failure(message=message, category="user"))
 
     def remove_expired(self) -> None:
         """Forget results that nobody will fetch any more."""

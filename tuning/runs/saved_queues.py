@@ -76,10 +76,13 @@ def restore_queues(file: Path, queues: dict[str, RunQueue]) -> None:
 def restore(saved: SavedValue, queues: dict[str, RunQueue]) -> None:
     is_new = isinstance(saved.value, CreateRun)
     run_queue = queues.setdefault(saved.run_id, RunQueue(saved.run_id, next_seq_id=0 if is_new else 1))
-    if isinstance(saved.value, REQUESTS):
-        run_queue.add(saved.seq_id, saved.value)
-    else:
-        run_queue.promise(saved.seq_id).resolve(saved.value)
+    match saved.value:
+        case RejectedRequest(category="server", message=message):
+            run_queue.add_lost(saved.seq_id, message)
+        case value if isinstance(value, REQUESTS):
+            run_queue.add(saved.seq_id, value)
+        case result:
+            run_queue.promise(saved.seq_id).resolve(result)
 
 
 def values_of(queues: Iterable[RunQueue]) -> Iterator[SavedValue]:

@@ -53,7 +53,7 @@ class RunScheduler:
         return self._commands.call(self._create, run_id, request)
 
     def submit(self, run_id: str, seq_id: int, request: RunRequest) -> Promise:
-        """Raises NotFound."""
+        """Raises NotFound, and BadRequest for a seq_id that is far ahead."""
         return self._commands.call(self._submit, run_id, seq_id, request)
 
     def promise(self, run_id: str, seq_id: int) -> Promise:
@@ -112,7 +112,7 @@ class RunScheduler:
     def _find_promise(self, run_id: str, seq_id: int) -> Promise:
         run_queue = self._find(run_id)
         promise = run_queue.promises.get(seq_id)
-        if promise is None and run_queue.is_restored:
+        if promise is None and run_queue.is_restored and run_queue.is_in_reach(seq_id):
             return run_queue.add_lost(seq_id, self._executor.describe_loss(run_id) or LOST)
         if promise is None:
             raise NotFound(f"there is no request {short(f'{run_id}:{seq_id}')}")

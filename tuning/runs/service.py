@@ -37,6 +37,7 @@ from tuning.runs.types import (
 )
 from tuning.types import TrainingBase
 
+SEEDS = range(-(1 << 63), 1 << 64)  # torch's
 MAX_DIGITS = len(str(MAX_NUMBER))
 QUEUES_FILE = "queues.bin"
 
@@ -115,6 +116,8 @@ class TrainingRuns:
         self._check_base(options.base_model)
         if not 1 <= options.rank <= self._base.max_lora_rank:
             raise BadRequest("rank", f"must be 1 to {self._base.max_lora_rank}", options.rank)
+        if options.seed is not None and options.seed not in SEEDS:
+            raise BadRequest("seed", f"must be {SEEDS.start} to {SEEDS.stop - 1}", options.seed)
         run_id = run_id_of(session_id, model_seq_id)
         return self._scheduler.create(run_id, CreateRun(session_id=session_id, options=options))
 
@@ -147,7 +150,8 @@ class TrainingRuns:
         """Queue a request; requests of a run are computed by their seq_ids, from 1, without gaps.
 
         A repeated seq_id gives the same promise. Once run and seq_id are known, a refusal is a
-        RejectedRequest: its seq_id is used up. Raises NotFound, and BadRequest for a finished session.
+        RejectedRequest: its seq_id is used up. Raises NotFound, and BadRequest for a finished session or a
+        seq_id far ahead of the others.
         """
         self._sessions.require_open(session_of(run_id))
         if not CREATION < seq_id < MAX_NUMBER:

@@ -6,9 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from inference.errors import NotFound
 from tests.tuning.runs.conftest import RunClient, RunServers, wait_for
 from tests.tuning.runs.passes import FORWARD, PASS, STEP, loss
 from tuning.runs import clean_up
+from tuning.runs.run_queue import MAX_IN_FLIGHT
 from tuning.runs.types import Failure, PassOutput, RunRequest, SaveForSampler, SaveWeights
 
 REQUESTS: tuple[RunRequest, ...] = (PASS, STEP, PASS, PASS, STEP, FORWARD)
@@ -91,10 +93,18 @@ def test_a_request_that_died_with_the_server_fails_and_uses_up_its_number(
     client.call(run_id, FORWARD)
     shutil.copytree(servers.folder, tmp_path / "killed")
     runs = servers.open(tmp_path / "killed")
+    with pytest.raises(NotFound):
+        runs.promise(f"{run_id}:{MAX_IN_FLIGHT + 2}")
     for seq_id in (1, 3, 2):
         failure = wait_for(runs.promise(f"{run_id}:{seq_id}"))
         assert isinstance(failure, Failure) and failure.category == "server"
     client.expect(runs.submit(run_id, 4, FORWARD))
+    assert isinstance(wait_for(runs.promise(f"{run_id}:6")), Failure)
+    runs.close()
+    runs = servers.open(tmp_path / "killed")
+    assert isinstance(wait_for(runs.promise(f"{run_id}:6")), Failure)
+    client.expect(runs.submit(run_id, 5, FORWARD))
+    client.expect(runs.submit(run_id, 7, FORWARD))
 
 
 def test_a_dead_trainer_fails_its_request_and_the_next_one_starts_another(servers: RunServers) -> None:

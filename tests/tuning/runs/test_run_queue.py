@@ -4,6 +4,7 @@ from random import Random
 
 import pytest
 
+from inference.errors import BadRequest
 from tuning.runs import run_queue
 from tuning.runs.run_queue import RunQueue
 from tuning.runs.types import Failure, RejectedRequest, StepOutcome
@@ -50,6 +51,31 @@ def test_a_gap_fails_what_waits_and_the_run_goes_on(monkeypatch: pytest.MonkeyPa
     assert take_all(queue) == [4]
     late = queue.add(1, REQUEST).result()
     assert isinstance(late, Failure) and late.category == "user" and "is over" in late.message
+
+
+def test_a_request_beyond_those_in_flight_is_refused() -> None:
+    queue = RunQueue("run")
+    queue.add(run_queue.MAX_IN_FLIGHT, REQUEST)
+    with pytest.raises(BadRequest, match="seq_id must be below 100001: the run is at 1, got 100001"):
+        queue.add(run_queue.MAX_IN_FLIGHT + 1, REQUEST)
+
+
+def test_a_lost_request_uses_up_its_number_and_delays_no_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    queue = RunQueue("run", 3, is_restored=True)
+    lost = queue.add_lost(9).result()
+    assert isinstance(lost, Failure) and lost.category == "server"
+    monkeypatch.setattr(run_queue, "GAP_S", 0.0)
+    queue.fail_gap()
+    for seq_id in range(3, 9):
+        assert not queue.add(seq_id, REQUEST).is_resolved
+    assert take_all(queue) == list(range(3, 10))
+    queue.add_lost(11)
+    waiting = queue.add(10 + 2, REQUEST)
+    queue.add_lost(20)
+    queue.fail_gap()
+    assert isinstance(waiting.result(), Failure) and queue.next_seq_id == 13
 
 
 def test_a_result_stays_until_it_was_fetched_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:

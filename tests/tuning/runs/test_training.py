@@ -154,6 +154,8 @@ def test_an_adapter_of_nothing_is_refused_and_nothing_is_left_of_its_run(client:
         client.runs.run(f"{client.session_id}:train:70")
     with pytest.raises(BadRequest, match="rank must be 1 to 256"):
         client.runs.create_run(client.session_id, 71, make_options(rank=257))
+    with pytest.raises(BadRequest, match="seed must be -9223372036854775808 to 18446744073709551615"):
+        client.runs.create_run(client.session_id, 71, make_options(seed=1 << 64))
 
 
 def test_repeated_requests_are_the_same(client: RunClient) -> None:
