@@ -1,8 +1,7 @@
 """All settings. Change the value to the right of an = sign, save, and run: python3 main.py
 
 .env overrides this file, environment variables of the same name override .env, and flags (--port=9000)
-override both. Put text in quotes, and write switches as True or False. 0 has a special meaning only where the
-comment names it.
+override both. Put text in quotes, write switches as True or False. 0 is special only where a comment says so.
 """
 
 # The model -------------------------------------------------------------------------------------------
@@ -21,6 +20,12 @@ INFERENCE_SERVER = ""
 
 # Servers of MODEL_NAME: "4" or "2..8" on a Ray cluster, or "http://a:8000,http://b:8000"; empty: this one.
 REPLICAS = ""
+
+# Seconds to connect to a server of INFERENCE_SERVER, REPLICAS or MODELS, unless its entry has `timeouts`.
+CONNECT_TIMEOUT = 5
+
+# Seconds that such a server has to say what it is, at the start and after a failure.
+PROBE_TIMEOUT = 5
 
 # Several models instead of MODEL_NAME: JSON, a Python literal, or @file. See docs/several_models.md.
 MODELS = ""
@@ -72,8 +77,7 @@ ROPE_FACTOR = 1.0
 
 # LoRA adapters ---------------------------------------------------------------------------------------
 
-# LoRA adapters to serve, separated by commas: name=folder, or name=owner/adapter of the Hub, with @revision
-# behind it for a version. Without name= the adapter is called as its folder or its name on the Hub.
+# LoRA adapters to serve, separated by commas: name=folder, or name=owner/adapter@revision of the Hub.
 LORA_ADAPTERS = ""
 
 # The folders, separated by colons, below which clients may load adapters; empty: models in TUNING_DIR.
@@ -111,8 +115,7 @@ API_KEYS = ""
 # Serve other machines without API_KEYS, which is refused else: whoever reaches HOST can use the server.
 ALLOW_OPEN_HOST = False
 
-# Names of this server that requests may have in their Host header, separated by commas; "*": any. Addresses
-# and private names are always allowed. Empty: any with API_KEYS, else no further ones.
+# Host names that requests may use beside addresses and private names; "*": any. Empty: any with API_KEYS.
 ALLOWED_HOSTS = ""
 
 # Origins of web pages that may call the server from a browser, separated by commas; "*": all origins.
@@ -173,14 +176,16 @@ TUNING_MEMORY_GB = 0
 # Training runs of Tinker's API in memory; the least used ones are on the disk until their next request.
 TINKER_RUNS = 8
 
-# A loss of Tinker's API that is computed as another one: stable_reinforce:importance_sampling,
-# stable_reinforce:ppo or stable_reinforce:cispo; empty: stable_reinforce is refused.
+# What Tinker's stable_reinforce is computed as, such as "stable_reinforce:ppo"; empty: it is refused.
 TINKER_LOSS_ALIASES = ""
 
 # Answers ---------------------------------------------------------------------------------------------
 
 # Tokens of an answer, at most, if neither the request nor its API sets a limit; 0: what the context holds.
 DEFAULT_MAX_TOKENS = 0
+
+# Tokens of an answer, at most: requests for more get so many, and no error; 0: no limit of its own.
+MAX_ANSWER_TOKENS = 0
 
 # The temperature of requests that set none. On /inference/…, 1 without a sampling strategy means greedy.
 DEFAULT_TEMPERATURE = 1.0
@@ -214,8 +219,7 @@ MAX_CLIENT_BATCH_SIZE = 2048
 # Tokens of a prompt, at most; 0: as many as leave room for an answer in the context.
 MAX_INPUT_TOKENS = 0
 
-# Where text that spells a special token, such as <|im_end|>, is that token: none, prompts (the one text of a
-# completion), or all (the messages of chats too, so that their texts can forge turns).
+# Where a text such as <|im_end|> is the special token: none, prompts (of completions), all (chats: unsafe).
 SPECIAL_TOKENS_IN = "prompts"
 
 # The largest best_of in a request to the TGI API, at most 64.
@@ -232,8 +236,7 @@ MAX_TOP_N_TOKENS = 5
 # The device that runs the model: cpu, cuda, or auto, which takes a GPU if torch sees one.
 DEVICE = "auto"
 
-# The number of layers on each GPU, separated by commas; "a" means all remaining layers. Layers that are not
-# listed run on the CPU. Empty: all layers run on DEVICE.
+# Layers on each GPU, separated by commas, "a": all others; the rest run on the CPU. Empty: all on DEVICE.
 LAYERS = ""
 
 # Tensor-parallel processes, each with a part of every layer, and on GPUs one GPU each; 0: one per GPU.
@@ -242,8 +245,7 @@ NUM_SHARD = 1
 # The dtype of the computation: auto, float32, bfloat16, float16, or stored, the dtype of the weight files.
 DTYPE = "auto"
 
-# Quantize the weights at load: none, int8, int4, or on a CPU q8_0, q6_k, q5_k_m, q4_k_m, q4_0: less memory,
-# faster, less exact; the log reports the error. awq or gptq: serve weights that are stored so as they are.
+# Quantize the weights: none, int8, int4, on a CPU q8_0, q6_k, q5_k_m, q4_k_m, q4_0; awq, gptq: as stored.
 QUANTIZE = "none"
 
 # A file of llama-imatrix, by which q6_k, q5_k_m, q4_k_m and q4_0 weigh their errors; empty: none.
@@ -267,8 +269,7 @@ MAX_BATCH_TOTAL_TOKENS = 0
 # The share of each GPU's memory that the server may use.
 CUDA_MEMORY_FRACTION = 1.0
 
-# Tokens of a step, at most: more speed up long prompts, fewer delay answers less. Steps beside answers are
-# limited by their time too. 0: 512 on a CPU, 2048 on a GPU.
+# Tokens of a step, at most: more speed up long prompts, fewer delay answers less. 0: 512, or 2048 on a GPU.
 MAX_BATCH_TOKENS = 0
 
 # Compute the common prefix of prompts once, and keep it in the KV cache while there is room.
@@ -283,8 +284,7 @@ DRAFT_MODEL = ""
 # How the engine runs the model: fused, paged, contiguous, uncached, or auto, the fastest with correct logits.
 RUNNER = "auto"
 
-# Make answers independent of the other requests in a batch, to the last bit and in any DTYPE. Runners other
-# than fused then compute each sequence by itself, which is slower. SPECULATE has no effect.
+# Make answers independent of other requests in a batch, to the last bit, in any DTYPE: slower, no SPECULATE.
 DETERMINISTIC = False
 
 # Prompt tokens that may wait, at most; further requests get status 429. 0: 100,000; 1,000,000 on a GPU.

@@ -6,6 +6,7 @@ only by a request that uses it.
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from inference.errors import BadRequest
@@ -61,6 +62,15 @@ RULES = {
     "watermark_gamma": UNIT_INTERVAL,
     "deadline": "must be more than 0 seconds",
 }
+
+
+def limit_answers(request: GenerationRequest, max_tokens: int | None) -> GenerationRequest:
+    """The request with at most so many tokens in an answer, not an error; None: no limit of its own."""
+    if max_tokens is None:
+        return request
+    limit = max_tokens if request.max_tokens is None else min(request.max_tokens, max_tokens)
+    least = min(request.min_tokens, limit)
+    return replace(request, max_tokens=limit, min_tokens=least, reject_if_too_long=False)
 
 
 def check_request(request: GenerationRequest, vocab: int) -> None:

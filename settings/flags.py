@@ -14,6 +14,7 @@ from typing import Any
 from settings.adapter_list import to_scaled_adapters
 from settings.aliases import ALIASES, SERVE_SPELLINGS, SPELLINGS, UNSUPPORTED
 from settings.aliases.convert import QUANTIZED_PRECISIONS
+from settings.aliases.h2ogpt import OF_ENTRY
 from settings.schema import BOOLEANS, TYPES, BadSetting, describe, is_list, is_switch, parse_bool
 from settings.sources import FLAG_NAMES, Source, flag_name
 from settings.sources import FLAGS as PLACE
@@ -220,9 +221,23 @@ def with_scaled_adapters(settings: dict[str, str]) -> dict[str, str]:
     return rest | {"LORA": ",".join((settings["LORA"], *scaled))}
 
 
+def with_entry(settings: dict[str, str]) -> dict[str, str]:
+    """The settings with h2oGPT's flags about the model of --inference-server as an entry of MODELS."""
+    values = {key: settings[name] for name, key in OF_ENTRY.items() if name in settings}
+    server = settings.get("INFERENCE_SERVER")
+    if not values or not server:
+        return settings
+    name = next((settings[each] for each in (MODEL, "BASE_MODEL", "MODEL_NAME") if each in settings), "")
+    rest = {name: value for name, value in settings.items() if name not in (*OF_ENTRY, "INFERENCE_SERVER")}
+    context = settings.get("MAX_SEQ_LEN") or settings.get("CONTEXT", "")
+    context_of_entry = int(context) if context.isdecimal() else None
+    entry = {"base_model": name, "inference_server": server, "max_seq_len": context_of_entry, **values}
+    return rest | {"MODELS": json.dumps(entry)}
+
+
 REWRITES = (
     *(without_own_tokenizer, with_gguf_file, with_quantized_precision),
-    *(with_one_cache_type, with_scaled_adapters),
+    *(with_one_cache_type, with_scaled_adapters, with_entry),
 )
 
 

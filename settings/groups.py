@@ -83,12 +83,14 @@ class BackendSettings:
     max_input_tokens   of a prompt; None: as many as leave room for one token in the context
     special_tokens_in  the texts in which the spelling of a special token is that token
     tool_format        how the model writes tool calls: "auto" or one of tool_parsers.formats.CALL_FORMATS
+    max_answer_tokens  of an answer: requests for more get so many; None: no limit of its own
     default_seed       of requests that set none; None: a random one for each
     """
 
     max_input_tokens: int | None = None
     special_tokens_in: SpecialTokensIn = "prompts"
     tool_format: str = "auto"
+    max_answer_tokens: int | None = None
     default_seed: int | None = None
 
 
@@ -166,6 +168,7 @@ def backend_settings(settings: Settings) -> BackendSettings:
         BackendSettings,
         settings,
         max_input_tokens=settings.max_input_tokens or None,
+        max_answer_tokens=settings.max_answer_tokens or None,
         default_seed=None if settings.default_seed < 0 else settings.default_seed,
     )
 

@@ -103,7 +103,7 @@ def format_rows(rows: list[Row]) -> str:
     margin = " " * (first + second + (6 if second else 4))
     lines = []
     for name, value, meaning in rows:
-        wrapped = wrap(meaning, WIDTH - len(margin)) or [""]
+        wrapped = wrap(meaning, WIDTH - len(margin), break_on_hyphens=False) or [""]
         lines.append(f"  {name:{first}}  {value:{second}}{'  ' if second else ''}{wrapped[0]}".rstrip())
         lines.extend(margin + line for line in wrapped[1:])
     return "\n".join(lines)

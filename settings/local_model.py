@@ -21,6 +21,7 @@ OWN_SETTINGS = frozenset(
         "LORA_ADAPTERS",
         "MAX_LORA_RANK",
         "MAX_LORAS",
+        "MAX_ANSWER_TOKENS",
         "DEFAULT_SEED",
         "TOOL_FORMAT",
         "DISABLE_GRAMMAR_SUPPORT",

@@ -37,11 +37,20 @@ AUTO_NAME_SWITCH = "DISABLE_OPENAI_AUTO_MODEL_NAME"  # h2oGPT's
 
 @dataclass(frozen=True, slots=True)
 class Timeouts:
-    """Seconds: to connect, to the first event of an answer, and without a byte after it."""
+    """Seconds: to connect, to the first event of an answer, without a byte after it, and to say what it is.
+
+    of_entry  the names of those that the entry sets; for the others settings may count
+    """
 
     connect: float = 5.0
     first: float = 120.0
     silence: float = 60.0
+    probe: float = 5.0
+    of_entry: frozenset[str] = field(default=frozenset(), compare=False)
+
+    def with_defaults(self, **seconds: float) -> "Timeouts":
+        changes: dict[str, Any] = {name: each for name, each in seconds.items() if name not in self.of_entry}
+        return replace(self, **changes)
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +67,7 @@ class RemoteModel:
     prompt_type     h2oGPT's name or number of how a conversation becomes text; empty: it stays messages
     prompt_dict     the texts of the prompt type custom, by h2oGPT's names; empty: it is another type
     tokenizer_folder  files of its tokenizer on this machine; empty: none
+    max_answer_tokens  requests for more get so many; None: no limit of its own
     max_tokens      of an answer to a request without a limit, where the server's own default is too low
     drop            fields that are left out if the server does not support them, rather than refused
     extra           fields that are added to every body
@@ -75,6 +85,7 @@ class RemoteModel:
     aliases: tuple[str, ...] = ()
     takes_listed_name: bool = False
     context: int | None = None
+    max_answer_tokens: int | None = None
     max_tokens: int | None = None
     prompt_type: str = ""
     prompt_dict: Mapping[str, Any] = field(default_factory=dict)
@@ -95,6 +106,11 @@ class RemoteModel:
         """Whether a process answers that this server has started."""
         return self.server.kind == "link"
 
+    def with_defaults(self, *, max_answer_tokens: int, **seconds: float) -> "RemoteModel":
+        """The model with what settings say of all models; an entry's own limits of time count more."""
+        timeouts = self.timeouts.with_defaults(**seconds)
+        return replace(self, max_answer_tokens=max_answer_tokens or None, timeouts=timeouts)
+
     @property
     def at_each_server(self) -> tuple["RemoteModel", ...]:
         """The model at each of its servers alone."""
@@ -114,6 +130,13 @@ class ServedModels:
     @property
     def local(self) -> tuple[LocalModel, ...]:
         return tuple(entry for entry in self.entries if isinstance(entry, LocalModel))
+
+    def with_defaults(self, **defaults: Any) -> "ServedModels":
+        """These models, each on another server as RemoteModel.with_defaults."""
+        entries = (
+            each.with_defaults(**defaults) if isinstance(each, RemoteModel) else each for each in self.entries
+        )
+        return ServedModels(tuple(entries))
 
     @property
     def own(self) -> LocalModel | None:
@@ -140,11 +163,15 @@ def parse_models(value: Any) -> ServedModels:
     return ServedModels(tuple(_with_different_names(entries)))
 
 
-def single_model(model_name: str, servers: Sequence[str]) -> ServedModels:
-    """The one model MODEL_NAME, at its servers. A folder of this machine names no remote model."""
+def single_model(model_name: str, servers: Sequence[str], context: int = 0) -> ServedModels:
+    """The one model MODEL_NAME, at its servers. A folder of this machine names no remote model.
+
+    context: 0: the servers' own
+    """
     if model_name.startswith(FOLDER_STARTS):
         model_name = ""
-    return ServedModels((parse_entry(1, {"base_model": model_name, "members": list(servers)}),))
+    entry = {"base_model": model_name, "members": list(servers), "max_seq_len": context}
+    return ServedModels((parse_entry(1, entry),))
 
 
 def parse_entry(number: int, entry: Any) -> RemoteModel | LocalModel:
@@ -206,9 +233,10 @@ def _check_keys(where: str, entry: Mapping[str, Any]) -> None:
 
 def _timeouts(where: str, value: Any) -> Timeouts:
     try:
-        return Timeouts(**{name: float(seconds) for name, seconds in parse_object(where, value).items()})
+        limits = {name: float(seconds) for name, seconds in parse_object(where, value).items()}
+        return Timeouts(**limits, of_entry=frozenset(limits))
     except (TypeError, ValueError):
-        raise BadEntry(f"{where}: timeouts must hold seconds of connect, first and silence") from None
+        raise BadEntry(f"{where}: timeouts must hold seconds of connect, first, silence and probe") from None
 
 
 # key of an entry: (field of RemoteModel, how its value is parsed)

@@ -142,6 +142,8 @@ class Settings:
     served_names: tuple[str, ...]
     inference_server: str = field(repr=False)
     replicas: ReplicaSpec
+    connect_timeout: Annotated[float, Limits(0.001)]
+    probe_timeout: Annotated[float, Limits(0.001)]
     models: ServedModels
     keep_alive: Duration
     load_wait_seconds: NonNegativeFloat
@@ -193,6 +195,7 @@ class Settings:
         "", "stable_reinforce:importance_sampling", "stable_reinforce:ppo", "stable_reinforce:cispo"
     ]
     default_max_tokens: NonNegativeInt
+    max_answer_tokens: NonNegativeInt
     default_temperature: NonNegativeFloat
     default_seed: Annotated[int, Limits(-1, 2**63 - 1)]
     tool_format: Literal["auto", "llama", "hermes", "mistral", "python"]

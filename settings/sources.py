@@ -68,6 +68,11 @@ def with_models(settings: Settings) -> Settings:
         models = models_at("REPLICAS", settings.replicas.servers, settings)
     if not models.entries:
         return settings
+    models = models.with_defaults(
+        max_answer_tokens=settings.max_answer_tokens,
+        connect=settings.connect_timeout,
+        probe=settings.probe_timeout,
+    )
     if models.own:
         return settings_of_model(replace(settings, models=models), models.own)
     for model in models.on_demand:
@@ -82,7 +87,7 @@ def models_at(name: str, servers: tuple[str, ...], settings: Settings) -> Served
     if settings.inference_server and settings.replicas:
         raise BadSetting("INFERENCE_SERVER and REPLICAS are both set: put all servers into REPLICAS")
     try:
-        return single_model(settings.model_name, servers)
+        return single_model(settings.model_name, servers, settings.context)
     except BadEntry as error:
         raise BadSetting(f"{name}: {error}") from None
 

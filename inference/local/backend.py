@@ -35,7 +35,7 @@ from inference.text.tokenizer_config import tokenizer_config
 from inference.text.vocabulary import Vocabulary
 from inference.tokenized import Tokenized
 from inference.types import Constraint, GenerationRequest, ModelInfo
-from inference.validation import check_ids, check_request
+from inference.validation import check_ids, check_request, limit_answers
 from settings.groups import BackendSettings
 
 MAX_DETOKENIZE_IDS = 100_000  # limit of `detokenize` if the context is small
@@ -107,6 +107,7 @@ class LocalBackend:
     def generate(self, request: GenerationRequest) -> Stream:
         start_s = time.monotonic()
         check_request(request, self._model.vocab)
+        request = limit_answers(request, self._settings.max_answer_tokens)
         if request.adapter is not None:
             self._check_adapter(request)
         token_ids = self._input_processor.prompt_token_ids(request)

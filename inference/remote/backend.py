@@ -33,7 +33,7 @@ from inference.remote.stream import Emit, RemoteStream
 from inference.remote.upstreams.upstream_api import UpstreamTokenizer
 from inference.tokenized import Tokenized
 from inference.types import Event, GenerationRequest, ModelInfo
-from inference.validation import check_request
+from inference.validation import check_request, limit_answers
 from settings.model_list import RemoteModel
 
 CLOSE_TIMEOUT_S = 5.0
@@ -79,6 +79,8 @@ class RemoteBackend:
         details = {"server": kind} | ({"members": str(num_members)} if num_members > 1 else {})
         self._fallbacks: Sequence[RemoteBackend] = ()
         self._context_fallbacks: Sequence[RemoteBackend] = ()
+        limit = model.max_answer_tokens
+        self._answer_limit = min(limit, context) if limit and context else limit
         self._info = ModelInfo(model.name, context, NO_VOCAB, int(time.time()), details=details)
 
     def set_fallbacks(
@@ -95,6 +97,7 @@ class RemoteBackend:
 
     def generate(self, request: GenerationRequest) -> Stream:
         check_request(request, NO_VOCAB)
+        request = limit_answers(request, self._answer_limit)
         self._pool.members[0].api.calls(request)  # refuses what cannot be answered, before anything is sent
         self._check_room()
         ends_at = None if request.deadline is None else time.monotonic() + request.deadline

@@ -17,8 +17,6 @@ from inference.remote.upstreams.gradio_functions import read_functions, read_mod
 from inference.untrusted_json import parse_json
 from settings.model_list import RemoteModel
 
-PROBE_TIMEOUT_S = 5.0
-
 
 @dataclass(frozen=True, slots=True)
 class Detected:
@@ -49,14 +47,14 @@ def can_ask(client: HttpClient) -> bool:
 
 async def detect(client: HttpClient) -> Detected:
     """Ask the server. A server of a known kind is only asked for its models."""
-    server = client.model.server
+    server, timeout_s = client.model.server, client.model.timeouts.probe
     if not can_ask(client):
         return Detected(server.kind)
     questions = BY_KIND.get(server.kind, [ask_openai])
     problem = ""
     for question in questions:
         try:
-            async with asyncio.timeout(PROBE_TIMEOUT_S):
+            async with asyncio.timeout(timeout_s):
                 detected = await question(
                     client, origin(server.url) if server.kind == "detect" else server.url
                 )
@@ -69,7 +67,7 @@ async def detect(client: HttpClient) -> Detected:
             problem = "it describes itself in an unknown form"
             continue
         except TimeoutError:
-            return Detected(problem=f"no answer in {PROBE_TIMEOUT_S:g} s")
+            return Detected(problem=f"no answer in {timeout_s:g} s")
         if detected:
             return detected
     return Detected(problem=problem or "it speaks nothing that is known here")

@@ -29,6 +29,7 @@ UNSUPPORTED: Mapping[str, Unsupported] = {
     **vllm_without_effect.IGNORED,
     **llama_cpp.REFUSED,
     **llama_cpp_without_effect.IGNORED,
+    **h2ogpt.REFUSED,
 }
 EVERYWHERE = frozenset({*tgi.ALIASES, *h2ogpt.ALIASES, *tgi.UNSUPPORTED, *vllm.ENVIRONMENT})
 SPELLINGS: Mapping[str, str] = {**tgi.SPELLINGS, **vllm.SPELLINGS, **llama_cpp.SPELLINGS}

@@ -47,7 +47,10 @@ def words() -> Any:
 
 
 @pytest.fixture
-def backend(engine: FakeEngine, compiler: FakeCompiler, words: Any) -> LocalBackend:
+def backend(
+    request: pytest.FixtureRequest, engine: FakeEngine, compiler: FakeCompiler, words: Any
+) -> LocalBackend:
+    """request.param: settings that are not at their defaults"""
     return LocalBackend(
         engine,  # type: ignore[arg-type]
         BackendModel(
@@ -58,7 +61,7 @@ def backend(engine: FakeEngine, compiler: FakeCompiler, words: Any) -> LocalBack
             eos_token_ids=frozenset([words.eos_token_id]),
             details={"dtype": "float32", "device": "cpu"},
         ),
-        BackendSettings(),
+        BackendSettings(**getattr(request, "param", {})),
         metrics=model_metrics(),
         compiler=compiler,  # type: ignore[arg-type]
     )

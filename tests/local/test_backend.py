@@ -84,6 +84,13 @@ def test_without_a_limit_an_answer_may_fill_the_context(backend: LocalBackend, e
     assert [each.max_tokens for each in engine.requests] == [4, 4]
 
 
+@pytest.mark.parametrize("backend", [{"max_answer_tokens": 9}], indirect=True)
+def test_a_limit_of_answers_cuts_them_and_refuses_none(backend: LocalBackend, engine: FakeEngine) -> None:
+    for max_tokens in (None, 3, 1000):
+        backend.generate(GenerationRequest([5] * 8, max_tokens=max_tokens, reject_if_too_long=True))
+    assert [each.max_tokens for each in engine.requests] == [9, 3, 9]
+
+
 def test_a_prompt_that_fills_the_context_is_too_long(backend: LocalBackend) -> None:
     with pytest.raises(TooLong) as caught:
         backend.generate(GenerationRequest([5] * 64))

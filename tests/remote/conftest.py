@@ -60,6 +60,7 @@ def open_upstream(
         kind: str = "vllm_chat",
         detected: str = "",
         functions: GradioFunctions | None = None,
+        max_answer_tokens: int = 0,
         **keys: Any,
     ) -> Backend:
         prefix = f"{kind}:" if kind else ""
@@ -69,6 +70,7 @@ def open_upstream(
         }
         model = parse_entry(1, entry | keys)
         assert isinstance(model, RemoteModel) and isinstance(model.timeouts, Timeouts)
+        model = model.with_defaults(max_answer_tokens=max_answer_tokens)
         details = {"functions": functions} if functions else {}
         described = Detected(detected or None, ("up/model",), details=details)
         backend = open_model(model, [described] * (1 + len(model.others)), metrics).backend

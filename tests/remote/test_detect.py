@@ -19,8 +19,9 @@ def serve(upstream: FakeUpstream, **documents: Any) -> None:
     upstream.reply = reply
 
 
-def ask(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop, prefix: str = "") -> Detected:
-    model = parse_entry(1, {"base_model": "up/model", "inference_server": prefix + upstream.url})
+def ask(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop, prefix: str = "", **keys: Any) -> Detected:
+    entry = {"base_model": "up/model", "inference_server": prefix + upstream.url}
+    model = parse_entry(1, entry | keys)
     assert isinstance(model, RemoteModel)
 
     async def run() -> Detected:
@@ -90,3 +91,10 @@ def test_transformers_serve_is_known_by_its_routes(
     serve(upstream, **{"openapi.json": {"paths": {"/load_model": {}, "/reset": {}, "/v1/models": {}}}})
     detected = ask(upstream, loop, prefix)
     assert (detected.kind, detected.models, detected.problem) == ("transformers", (), "")
+
+
+def test_a_server_that_does_not_say_what_it_is_is_waited_for_as_long_as_its_entry_says(
+    upstream: FakeUpstream, loop: asyncio.AbstractEventLoop
+) -> None:
+    upstream.reply = Reply(["wait"])
+    assert ask(upstream, loop, timeouts={"probe": 0.05}).problem == "no answer in 0.05 s"

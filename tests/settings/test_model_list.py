@@ -42,6 +42,19 @@ def test_the_keys_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (model.timeouts.first, model.timeouts.connect, model.drop) == (9.0, 5.0, {"top_k"})
 
 
+def test_settings_count_where_an_entry_sets_no_limit() -> None:
+    entries = [ENTRY, ENTRY | {"timeouts": {"connect": 5, "probe": 7}}, {"base_model": "x"}]
+    values = {"REQUEST_TIMEOUT_FAST": 9, "PROBE_TIMEOUT": 8, "MAX_ANSWER_TOKENS": 70}
+    models = parsed_settings(MODELS=entries, **values).models.remote
+    assert [(each.timeouts.connect, each.timeouts.probe) for each in models] == [(9.0, 8.0), (5.0, 7.0)]
+    assert {each.max_answer_tokens for each in models} == {70}
+
+
+def test_the_context_of_the_one_model() -> None:
+    (model,) = parsed_settings(INFERENCE_SERVER="vllm_chat:h:8000", CONTEXT=512).models.remote
+    assert model.context == 512
+
+
 def test_equal_names_are_numbered() -> None:
     models = parse_models([ENTRY, ENTRY, {"base_model": "x"}])
     assert [entry.name for entry in models.entries] == ["a/b", "a/b_1", "x"]

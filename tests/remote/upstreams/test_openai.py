@@ -237,6 +237,15 @@ def test_an_option_about_stop_strings_needs_some(upstream: FakeUpstream, open_up
     assert "stop" not in body_for(request, upstream, open_upstream, kind="openai_chat:None")
 
 
+def test_a_limit_of_answers_is_sent_in_place_of_a_higher_one(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    for context, limit in ((None, 70), (60, 60)):
+        request = GenerationRequest(CHAT, max_tokens=80)
+        body = body_for(request, upstream, open_upstream, max_answer_tokens=70, max_seq_len=context)
+        assert body["max_tokens"] == limit
+
+
 def test_a_field_in_drop_is_left_out(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
     request = GenerationRequest(CHAT, Sampling(top_k=5))
     body = body_for(request, upstream, open_upstream, kind="openai_chat:None", drop=["top_k"])
