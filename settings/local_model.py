@@ -109,6 +109,7 @@ KEYS: Mapping[str, Callable[[str, Any], Any]] = {
 ELSEWHERE = frozenset(
     {
         "key",
+        "h2ogpt_key",
         "headers",
         "drop",
         "extra",
@@ -118,5 +119,6 @@ ELSEWHERE = frozenset(
         "proxy",
         "prompt_dict",
         "tokenizer_base_model",
+        "chat_template",
     }
 )

@@ -27,8 +27,9 @@ from settings.local_model import LocalModel, parse_local
 from settings.prompt_dict import complete_prompt_type, parse_prompt_dict
 
 MAX_CONCURRENT = 64
+MAX_FALLBACKS = 5
 # Keys of h2oGPT that load a model on a GPU of its own machine, or that its web page reads.
-WITHOUT_EFFECT = frozenset({"visible_models", "h2ogpt_key", "load_8bit", "load_4bit", "load_gptq", "gpu_id"})
+WITHOUT_EFFECT = frozenset({"visible_models", "load_8bit", "load_4bit", "load_gptq", "gpu_id"})
 FOLDER_STARTS = ("models/", ".", "/", "~")
 # OpenAI's models that have chats alone: as in h2oGPT, `openai` means openai_chat for them.
 CHAT_MODELS = re.compile(r"(?!.*-instruct)gpt-(3\.5-turbo|4)")
@@ -67,6 +68,7 @@ class RemoteModel:
     prompt_type     h2oGPT's name or number of how a conversation becomes text; empty: it stays messages
     prompt_dict     the texts of the prompt type custom, by h2oGPT's names; empty: it is another type
     tokenizer_folder  files of its tokenizer on this machine; empty: none
+    chat_template   of that tokenizer in place of its own; empty: its own
     max_answer_tokens  requests for more get so many; None: no limit of its own
     max_tokens      of an answer to a request without a limit, where the server's own default is too low
     drop            fields that are left out if the server does not support them, rather than refused
@@ -90,6 +92,7 @@ class RemoteModel:
     prompt_type: str = ""
     prompt_dict: Mapping[str, Any] = field(default_factory=dict)
     tokenizer_folder: str = ""
+    chat_template: str = ""
     headers: Mapping[str, str] = field(default_factory=dict, repr=False)
     drop: frozenset[str] = frozenset()
     extra: Mapping[str, Any] = field(default_factory=dict)
@@ -189,7 +192,8 @@ def parse_entry(number: int, entry: Any) -> RemoteModel | LocalModel:
         raise BadEntry(f"{where}: base_model must be the name of a model")
     if not server_texts:
         return parse_local(where, entry)
-    server, *others = (_server(where, text, entry.get("key")) for text in server_texts)
+    key = entry.get("key") or entry.get("h2ogpt_key")
+    server, *others = (_server(where, text, key) for text in server_texts)
     if server.kind == "openai" and CHAT_MODELS.match(name):
         server = replace(server, routes="chat")
     is_auto = server.kind in ("vllm", "detect", "hearth") and not os.environ.get(AUTO_NAME_SWITCH)
@@ -239,6 +243,13 @@ def _timeouts(where: str, value: Any) -> Timeouts:
         raise BadEntry(f"{where}: timeouts must hold seconds of connect, first, silence and probe") from None
 
 
+def _fallbacks(where: str, value: Any) -> tuple[str, ...]:
+    names = parse_names(where, value)
+    if len(names) > MAX_FALLBACKS:
+        raise BadEntry(f"{where}: fallbacks and context_fallbacks may each name {MAX_FALLBACKS} models")
+    return names
+
+
 # key of an entry: (field of RemoteModel, how its value is parsed)
 KEYS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "aliases": ("aliases", parse_names),
@@ -247,6 +258,7 @@ KEYS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "prompt_type": ("prompt_type", parse_text),
     "prompt_dict": ("prompt_dict", parse_prompt_dict),
     "tokenizer_base_model": ("tokenizer_folder", parse_text),
+    "chat_template": ("chat_template", parse_text),
     "headers": ("headers", parse_object),
     "drop": ("drop", lambda where, value: frozenset(parse_names(where, value))),
     "extra": ("extra", parse_object),
@@ -254,11 +266,11 @@ KEYS: Mapping[str, tuple[str, Callable[[str, Any], Any]]] = {
     "timeouts": ("timeouts", _timeouts),
     "ca": ("ca", parse_text),
     "proxy": ("proxy", parse_text),
-    "fallbacks": ("fallbacks", parse_names),
-    "context_fallbacks": ("context_fallbacks", parse_names),
+    "fallbacks": ("fallbacks", _fallbacks),
+    "context_fallbacks": ("context_fallbacks", _fallbacks),
     "fail_if_cannot_connect": ("must_connect", parse_switch),
 }
-OWN_KEYS = frozenset({"base_model", "inference_server", "members", "display_name", "key"})
+OWN_KEYS = frozenset({"base_model", "inference_server", "members", "display_name", "key", "h2ogpt_key"})
 
 
 def _with_different_names(entries: Sequence[RemoteModel | LocalModel]) -> list[RemoteModel | LocalModel]:

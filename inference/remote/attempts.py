@@ -108,7 +108,7 @@ class Attempts:
         self, member: Member, request: GenerationRequest, ends_at: float | None, emit: Emit
     ) -> None:
         """Send the request, and again without an option that the server refuses."""
-        calls = member.api.calls(request)
+        calls = member.calls(request)
         self._progress.begin_attempt()
         try:
             await member.relay(calls, self._prompt, self._stats, ends_at, emit)

@@ -98,7 +98,7 @@ class RemoteBackend:
     def generate(self, request: GenerationRequest) -> Stream:
         check_request(request, NO_VOCAB)
         request = limit_answers(request, self._answer_limit)
-        self._pool.members[0].api.calls(request)  # refuses what cannot be answered, before anything is sent
+        self._pool.members[0].calls(request)  # refuses what cannot be answered, before anything is sent
         self._check_room()
         ends_at = None if request.deadline is None else time.monotonic() + request.deadline
         return RemoteStream(self._running_loop(), lambda emit: self._relay(request, ends_at, emit))
@@ -212,7 +212,8 @@ class RemoteBackend:
         except UpstreamFailure as failure:
             outcome = failure.outcome
             if outcome != "bad_request":
-                log.warning("event=upstream_failed model=%s outcome=%s", self._model.name, outcome)
+                level = logging.ERROR if outcome == "refused" else logging.WARNING
+                log.log(level, "event=upstream_failed model=%s outcome=%s", self._model.name, outcome)
             raise failure.error from None
         except BadRequest:
             outcome = "bad_request"

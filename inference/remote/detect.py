@@ -13,9 +13,13 @@ from inference.remote.answer_settings import answer_settings
 from inference.remote.failures import UpstreamFailure
 from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient
 from inference.remote.upstreams.choices import is_count
+from inference.remote.upstreams.flavours import GUIDED_VLLM
 from inference.remote.upstreams.gradio_functions import read_functions, read_models
 from inference.untrusted_json import parse_json
 from settings.model_list import RemoteModel
+
+KIND_OF_OWNER: Mapping[str, str] = {"llamacpp": "llama.cpp", "sglang": "sglang"}  # of a model in the list
+GUIDED_BEFORE = (0, 11)  # vLLM's version with other fields of constraints
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,10 +138,22 @@ async def ask_openai(client: HttpClient, url: str, kind: str = "") -> Detected |
     meta = card.get("meta") or {}
     contexts = (card.get("max_model_len"), meta.get("n_ctx"), meta.get("n_ctx_train"))
     context = next((each for each in contexts if is_count(each)), None)
-    is_llama_cpp = card.get("owned_by") == "llamacpp"
-    guessed = "vllm" if "max_model_len" in card else "llama.cpp" if is_llama_cpp else "openai"
+    owner = str(card.get("owned_by"))
+    guessed = KIND_OF_OWNER.get(owner) or ("vllm" if "max_model_len" in card else "openai")
+    if not kind and guessed == "vllm" and await is_before(client, url, GUIDED_BEFORE):
+        guessed = GUIDED_VLLM
     details = answer_settings(card.get("metadata")) if kind == "hearth" else {}
     return Detected(kind or guessed, names, context, details=details)
+
+
+async def is_before(client: HttpClient, url: str, version: tuple[int, int]) -> bool:
+    """Whether a vLLM says that it is older. One that does not say it is not."""
+    try:
+        document = await client.get_json(f"{origin(url)}/version")
+        major, minor = str(document["version"]).split(".")[:2]
+        return (int(major), int(minor)) < version
+    except (UpstreamFailure, KeyError, TypeError, ValueError):
+        return False
 
 
 def origin(url: str) -> str:

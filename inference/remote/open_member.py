@@ -3,24 +3,28 @@
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from ipaddress import ip_address
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from inference.errors import ServerError, error_line
 from inference.remote.answer_settings import answer_settings, disagreement
 from inference.remote.detect import Detected
-from inference.remote.members.member import Member
+from inference.remote.members.member import Member, ToText
 from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
 from inference.remote.upstreams.flavours import FLAVOURS
 from inference.remote.upstreams.gradio import GradioApi
 from inference.remote.upstreams.llamastack import LlamaStackApi
 from inference.remote.upstreams.openai import OpenAIApi
-from inference.remote.upstreams.prompt_types import prompt_type_of
+from inference.remote.upstreams.prompt_types import as_text, prompt_type_of
 from inference.remote.upstreams.tgi import TgiApi
 from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamTokenizer
 from settings.model_list import RemoteModel
+
+if TYPE_CHECKING:
+    from inference.remote.local_tokenizer import LocalTokenizer
 
 OPENAI_HOST = "api.openai.com"
 OPENAI_PATH = "/v1"
@@ -59,11 +63,16 @@ def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tup
         log.warning(
             "event=key_in_clear model=%s: its key goes over http to a public host: use https", model.name
         )
-    tokenizer = open_tokenizer(model, detected, kind, upstream_name)
+    local_tokenizer = open_local_tokenizer(model, detected)
+    tokenizer = local_tokenizer or open_remote_tokenizer(model, detected, kind, upstream_name)
     api = APIS[kind](model, upstream_name, kind, detected.details)
     settings = answer_settings(detected.details)
     start_id = detected.start_id
-    return Member(model, api, tokenizer, suffix=suffix, settings=settings, start_id=start_id), kind
+    to_text = text_maker(model, kind, local_tokenizer)
+    member = Member(
+        model, api, tokenizer, suffix=suffix, settings=settings, start_id=start_id, to_text=to_text
+    )
+    return member, kind
 
 
 def sends_key_in_clear(model: RemoteModel) -> bool:
@@ -85,21 +94,36 @@ def check_agreement(members: Sequence[Member]) -> None:
             raise CannotOpen(f"{member.name}: {problem}")
 
 
-def open_tokenizer(
+def text_maker(model: RemoteModel, kind: str, tokenizer: "LocalTokenizer | None") -> ToText | None:
+    """What makes text of conversations for a server that is to complete it; None: they stay messages."""
+    if model.prompt_type and kind != GRADIO:  # h2oGPT itself has the prompt type
+        return partial(as_text, model=model)
+    is_templated = bool(model.chat_template) or model.server.routes == "completions"
+    return tokenizer.to_text if tokenizer and tokenizer.has_template and is_templated else None
+
+
+def open_local_tokenizer(model: RemoteModel, detected: Detected) -> "LocalTokenizer | None":
+    """The tokenizer of the entry; None: it names none. Raises CannotOpen."""
+    if not model.tokenizer_folder:
+        if model.chat_template:
+            raise CannotOpen(f"{model.name}: chat_template needs the tokenizer of tokenizer_base_model")
+        return None
+    from inference.remote.local_tokenizer import LocalTokenizer
+
+    folder = Path(model.tokenizer_folder).expanduser()
+    if not folder.is_dir():
+        fix = "must be a folder on this machine with the files of a tokenizer"
+        raise CannotOpen(f"{model.name}: tokenizer_base_model {fix}, got {model.tokenizer_folder!r}")
+    try:
+        return LocalTokenizer(folder, model.context or detected.context, model.chat_template)
+    except (OSError, ValueError, ServerError) as error:
+        raise CannotOpen(f"{model.name}: tokenizer_base_model: {error_line(error)}") from None
+
+
+def open_remote_tokenizer(
     model: RemoteModel, detected: Detected, kind: str, upstream_name: str
 ) -> UpstreamTokenizer | None:
-    """The tokenizer of the entry, else the server's own; None: it shares none. Raises CannotOpen."""
-    if model.tokenizer_folder:
-        from inference.remote.local_tokenizer import LocalTokenizer
-
-        folder = Path(model.tokenizer_folder).expanduser()
-        if not folder.is_dir():
-            fix = "must be a folder on this machine with the files of a tokenizer"
-            raise CannotOpen(f"{model.name}: tokenizer_base_model {fix}, got {model.tokenizer_folder!r}")
-        try:
-            return LocalTokenizer(folder, model.context or detected.context)
-        except (OSError, ValueError, ServerError) as error:
-            raise CannotOpen(f"{model.name}: tokenizer_base_model: {error_line(error)}") from None
+    """The server's own tokenizer; None: it shares none."""
     if kind in WITH_TOKENIZER and upstream_name == next(iter(detected.models), None):
         # The routes name no model: they are about the server's first one.
         return RemoteTokenizer(model, upstream_name, has_detokenizer=kind == "hearth")
@@ -108,8 +132,9 @@ def open_tokenizer(
 
 def kind_of(model: RemoteModel, detected: Detected) -> str:
     """The kind of server. What an OpenAI server says about itself is more exact than its setting."""
-    named = model.server.kind
-    return detected.kind if detected.kind and named in ("detect", "openai") else named
+    named, said = model.server.kind, detected.kind
+    is_exacter = named in ("detect", "openai") or (named == "vllm" and said != "openai")
+    return said if said and is_exacter else named
 
 
 def name_at_server(model: RemoteModel, detected: Detected) -> str:

@@ -47,6 +47,23 @@ def test_a_context_that_is_no_count_is_unknown(
     assert (detected.kind, detected.context) == ("vllm", None)
 
 
+@pytest.mark.parametrize(
+    ("card", "version", "kind"),
+    [
+        ({"owned_by": "sglang"}, "0.5.9", "sglang"),
+        ({"owned_by": "vllm"}, "0.10.2", "vllm before 0.11"),
+        ({"owned_by": "vllm"}, "0.32.0", "vllm"),
+        ({"owned_by": "vllm"}, "nightly", "vllm"),
+    ],
+)
+def test_sglang_and_older_releases_of_vllm_are_known(
+    card: dict[str, Any], version: str, kind: str, upstream: FakeUpstream, loop: asyncio.AbstractEventLoop
+) -> None:
+    card |= {"id": "m", "max_model_len": 512}
+    serve(upstream, models={"data": [card]}, version={"version": version})
+    assert ask(upstream, loop, "vllm:").kind == kind
+
+
 def test_the_context_of_llama_cpp_is_that_of_one_of_its_slots(
     upstream: FakeUpstream, loop: asyncio.AbstractEventLoop
 ) -> None:

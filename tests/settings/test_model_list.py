@@ -42,6 +42,11 @@ def test_the_keys_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (model.timeouts.first, model.timeouts.connect, model.drop) == (9.0, 5.0, {"top_k"})
 
 
+def test_the_key_has_the_name_that_h2ogpt_gives_it() -> None:
+    (model,) = parse_models([ENTRY | {"h2ogpt_key": "secret"}]).remote
+    assert model.server.headers == {"Authorization": "Bearer secret"}
+
+
 def test_settings_count_where_an_entry_sets_no_limit() -> None:
     entries = [ENTRY, ENTRY | {"timeouts": {"connect": 5, "probe": 7}}, {"base_model": "x"}]
     values = {"REQUEST_TIMEOUT_FAST": 9, "PROBE_TIMEOUT": 8, "MAX_ANSWER_TOKENS": 70}
@@ -69,6 +74,7 @@ def test_equal_names_are_numbered() -> None:
         ("@/no/such/file", "No such file"),
         (5, "must be a list"),
         (["a"], "entry 1: must be an object"),
+        ([ENTRY | {"fallbacks": ["a"] * 6}], "may each name 5 models"),
         ([{"base_modle": "a"}], "there is no key 'base_modle'"),
         ([{"base_model": "a", "tokenizer_base_model": "b"}], "tokenizer_base_model is for models on other"),
         ([ENTRY | {"fallbacks": "b"}], "must be lists of names"),

@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections import deque
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from types import MappingProxyType
 
@@ -18,8 +18,9 @@ from inference.remote.members.breaker import Breaker
 from inference.remote.members.member_load import AttemptLoad, MemberLoad, Prompt
 from inference.remote.relay import CheckStart, Relay
 from inference.remote.stream import Emit
+from inference.remote.upstreams.openai import is_conversation
 from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamCall, UpstreamTokenizer
-from inference.types import Event
+from inference.types import Event, GenerationRequest
 from settings.model_list import RemoteModel
 
 REFUSED_REST_S = 60.0
@@ -29,14 +30,18 @@ BUSY = "they are busy"
 HARMLESS_OUTCOMES = frozenset({"ok", "cancelled", "bad_request"})
 COUNTED_OF_EMBEDDINGS = frozenset({"unreachable", "changed"})
 
+ToText = Callable[[GenerationRequest], GenerationRequest]
+
 
 class Member:
-    """One server of a model. Everything but `calls` of its api runs on the event loop.
+    """One server of a model. Everything but `calls` runs on the event loop.
 
     name       as clients see it: of the model, with a number if it has several servers
     settings   that change its answers, as it has said
     start_id   of the server when it said so; empty: it does not say
+    last_used_at  when its last answer ended, or it was last asked whether it is there
     tokenizer  None: the server does not share it
+    to_text    makes text of a request's conversation, and may raise BadRequest; None: it stays messages
     """
 
     def __init__(
@@ -48,6 +53,7 @@ class Member:
         suffix: str = "",
         settings: AnswerSettings = MappingProxyType({}),
         start_id: str = "",
+        to_text: ToText | None = None,
     ) -> None:
         self.name = model.name + suffix
         self.api = api
@@ -57,12 +63,25 @@ class Member:
         self.asking = asyncio.Lock()
         self.check_start: CheckStart = accept_any_start
         self.tokenizer = tokenizer
+        self._to_text = to_text
         self.client = HttpClient(model)
         self.breaker = Breaker()
         self.load = MemberLoad()
+        self.last_used_at = time.monotonic()
         self._is_retired = False
         # One for each running answer: they expire if the server is lost.
         self._limits: set[asyncio.Timeout] = set()
+
+    def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
+        """The calls that together answer the request. Raises BadRequest for what the server cannot do."""
+        if self._to_text and is_conversation(request.prompt):
+            request = self._to_text(request)
+        return self.api.calls(request)
+
+    def idle_s(self, now: float) -> float:
+        """Seconds since it was last used; 0 while an answer runs, and while it rests."""
+        is_busy = self.load.num_running > 0 or self.breaker.is_open(now)
+        return 0.0 if is_busy else now - self.last_used_at
 
     async def retire(self) -> None:
         """Close all connections once the running answers have ended. No further ones begin."""
@@ -158,6 +177,7 @@ class Member:
             self.breaker.succeed(time.monotonic())
         finally:
             attempt.end()
+            self.last_used_at = time.monotonic()
             if prompt.hashes and attempt.cached_tokens is not None:
                 stats.record_prefix(attempt.expected_tokens, attempt.cached_tokens)
             if self._is_retired and not self.load.num_running:

@@ -7,6 +7,7 @@ import logging
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from typing import Any
 
 from inference.remote.failures import broken
@@ -32,6 +33,7 @@ FINISH_REASONS: Mapping[str, FinishReason] = {
     "content_filter": "filtered",
 }
 BROKEN_REASONS = frozenset({"abort", "error"})
+MAX_REASON_CHARS, MAX_UNKNOWN_REASONS = 40, 100  # that are logged, and remembered as such
 NO_TEXTS: Mapping[int, str] = {}
 TIMEOUT = "timeout"  # the stop_reason of a Hearth that ended an answer at a deadline, with the reason length
 
@@ -150,7 +152,7 @@ class Choices:
 
     def _finish_reason(self, reason: str, stop: str | int | None) -> FinishReason:
         if reason not in FINISH_REASONS:
-            log.info("event=unknown_finish_reason reason=%r model=%s", reason[:40], self.model)
+            note_unknown_reason(reason[:MAX_REASON_CHARS], self.model)
         finish_reason = FINISH_REASONS.get(reason, "stop")
         return "deadline" if finish_reason == "length" and stop == TIMEOUT else finish_reason
 
@@ -178,6 +180,12 @@ class Choices:
         others = sum(each.num_tokens for each in self._choices.values() if each is not choice)
         least = choice.num_tokens if others else 0
         return max(least, self.completion_tokens - others)
+
+
+@lru_cache(MAX_UNKNOWN_REASONS)
+def note_unknown_reason(reason: str, model: str) -> None:
+    """Log a finish reason the first time."""
+    log.info("event=unknown_finish_reason reason=%r model=%s", reason, model)
 
 
 def is_count(value: Any) -> bool:

@@ -1,7 +1,9 @@
 """The kinds of OpenAI-compatible servers: which options each one supports, and how they are spelled."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+GUIDED_VLLM = "vllm before 0.11"
 
 OPENAI_OPTIONS = frozenset(
     {
@@ -18,7 +20,7 @@ OPENAI_OPTIONS = frozenset(
         "parallel_calls",
     }
 )
-# Options of vLLM, SGLang and Hearth, with vLLM's spelling of those that differ.
+# Options of vLLM and Hearth, with vLLM's spelling of those that differ.
 VLLM_SPELLINGS: Mapping[str, str] = {
     "top_k": "top_k",
     "min_p": "min_p",
@@ -38,6 +40,17 @@ HEARTH_SPELLINGS: Mapping[str, str] = {
     "output_token_ids": "output_token_ids",
     "deadline": "max_time",
 }
+# python/sglang/srt/entrypoints/openai/protocol.py: unknown fields are ignored.
+SGLANG_SPELLINGS: Mapping[str, str] = {
+    "top_k": "top_k",
+    "min_p": "min_p",
+    "repetition_penalty": "repetition_penalty",
+    "min_tokens": "min_tokens",
+    "ignore_eos": "ignore_eos",
+    "stop_token_ids": "stop_token_ids",
+    "include_stop_str_in_output": "no_stop_trim",
+    "cache_salt": "cache_salt",
+}
 TEMPLATE_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message", "arguments"})
 LLAMA_CPP_SPELLINGS: Mapping[str, str] = {
     "top_k": "top_k",
@@ -46,6 +59,12 @@ LLAMA_CPP_SPELLINGS: Mapping[str, str] = {
     "typical_p": "typical_p",
     "ignore_eos": "ignore_eos",
 }
+# kind of constraint -> the path of its field. Before 0.11, vLLM has other ones, and ignores these.
+VLLM_CONSTRAINTS: Mapping[str, Sequence[str]] = {
+    kind: ("structured_outputs", kind) for kind in ("regex", "choice", "grammar")
+}
+GUIDED_CONSTRAINTS: Mapping[str, Sequence[str]] = {kind: (f"guided_{kind}",) for kind in VLLM_CONSTRAINTS}
+SGLANG_CONSTRAINTS: Mapping[str, Sequence[str]] = {"regex": ("regex",), "grammar": ("ebnf",)}
 # `transformers serve` makes a repetition penalty of the frequency penalty; the rest has no effect.
 TRANSFORMERS_IGNORED = frozenset(
     {
@@ -71,6 +90,7 @@ class Flavour:
     max_answers       to one request; None: any number
     leaves_stops      the stop string stays in the text: it is cut off here
     names_tool        tool_choice may name a tool; else that tool alone is sent, and required
+    constraints       kind of constraint -> the path of its field, where it has others than JSON
     min_logprobs      alternatives without which there are no logprobs
     model             the model in messages
     """
@@ -84,6 +104,7 @@ class Flavour:
     max_answers: int | None = None
     leaves_stops: bool = False
     names_tool: bool = True
+    constraints: Mapping[str, Sequence[str]] = field(default_factory=dict)
     min_logprobs: int = 0
     model: str = ""
 
@@ -102,8 +123,10 @@ FLAVOURS: Mapping[str, Flavour] = {
     "openai": Flavour("OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
     "azure": Flavour("Azure OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
     "compatible": Flavour("OpenAI-compatible", {}),
-    "vllm": Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True),
-    "hearth": Flavour("Hearth", HEARTH_SPELLINGS, has_prompt_ids=True),
+    "vllm": Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True, constraints=VLLM_CONSTRAINTS),
+    GUIDED_VLLM: Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True, constraints=GUIDED_CONSTRAINTS),
+    "sglang": Flavour("SGLang", SGLANG_SPELLINGS, has_prompt_ids=True, constraints=SGLANG_CONSTRAINTS),
+    "hearth": Flavour("Hearth", HEARTH_SPELLINGS, has_prompt_ids=True, constraints=VLLM_CONSTRAINTS),
     # tools/server/server-common.cpp: a tool_choice that is no text counts as "auto", and n_probs 0 means that
     # there are no logprobs.
     "llama.cpp": Flavour("llama.cpp", LLAMA_CPP_SPELLINGS, names_tool=False, min_logprobs=1),

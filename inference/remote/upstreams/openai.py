@@ -19,7 +19,6 @@ from inference.remote.upstreams.flavours import Flavour
 from inference.remote.upstreams.openai_body import chat_body, completion_body
 from inference.remote.upstreams.openai_reader import OpenAIReader
 from inference.remote.upstreams.options import keep_supported
-from inference.remote.upstreams.prompt_types import as_text
 from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.types import GenerationRequest, Message
 from settings.model_list import RemoteModel
@@ -74,8 +73,6 @@ class OpenAIApi:
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         request = keep_supported(request, self._flavour.options, self._model.drop, self._flavour.server)
-        if self._model.prompt_type and is_conversation(request.prompt):
-            request = as_text(request, self._model, self._flavour.server)
         stops, is_watched_here = stop_strings(request), self._is_watched_here(request)
         if is_watched_here:
             request = replace(request, stop=(), include_stop_str_in_output=False)
@@ -136,7 +133,7 @@ class OpenAIApi:
         """Raise BadRequest for a prompt that the upstream has no route for."""
         routes = self._model.server.routes
         if is_chat and routes == "completions":
-            fix = "set it up as vllm_chat:… or openai_chat:…, or set its prompt_type"
+            fix = "set it up as vllm_chat:… or openai_chat:…, or set its prompt_type or tokenizer_base_model"
             raise BadRequest(
                 "messages", f"are not supported by {self._flavour.server}, which completes text: {fix}"
             )

@@ -1,5 +1,6 @@
 """The body of a request to an OpenAI-compatible server, for chat completions and for completions."""
 
+from functools import reduce
 from typing import Any
 
 from inference.content import content_text
@@ -9,7 +10,6 @@ from inference.text.tool_prompt import tool_schema
 from inference.types import Constraint, GenerationRequest, Message
 
 TOOL_CHOICES = ("auto", "none", "required")
-VLLM_CONSTRAINTS = {"regex": "regex", "choice": "choice", "grammar": "grammar"}  # keys of structured_outputs
 
 
 def chat_body(request: GenerationRequest, model: str, flavour: Flavour) -> dict[str, Any]:
@@ -105,9 +105,9 @@ def constraint_fields(constraint: Constraint, flavour: Flavour) -> dict[str, Any
     if constraint.kind == "json_schema":
         schema = {"name": "answer", "schema": constraint.spec, "strict": True}
         return {"response_format": {"type": "json_schema", "json_schema": schema}}
-    if flavour.has_prompt_ids:
-        spec = list(constraint.spec) if constraint.kind == "choice" else constraint.spec
-        return {"structured_outputs": {VLLM_CONSTRAINTS[constraint.kind]: spec}}
+    if path := flavour.constraints.get(constraint.kind):
+        value: Any = list(constraint.spec) if constraint.kind == "choice" else constraint.spec
+        return reduce(lambda inner, name: {name: inner}, reversed(path), value)
     rule = f"of the kind {constraint.kind} is not supported by {flavour.server}: use a JSON schema"
     raise BadRequest(constraint.field_name, rule)
 

@@ -104,7 +104,7 @@ class OpenAIReader:
         reason = "stop" if stops and stops.stop and self._ends_at_stop else choice.get("finish_reason")
         if not reason:
             return [*events, *self._choices.tokens(tokens), *calls]
-        stop = stops.stop if stops and stops.stop else choice.get("stop_reason")
+        stop = stops.stop if stops and stops.stop else stop_of(choice)
         held_text = stops.held_text() if stops else ""
         end = self._choices.end(index, reason, stop, last_tokens=tokens, text=held_text)
         return [*events, *calls, *end]
@@ -121,6 +121,12 @@ class OpenAIReader:
     def _read_call(self, index: int, number: int, id: str, function: Mapping[str, Any]) -> list[Event]:
         calls = self._choices.calls(index)
         return calls.add(number, id, function.get("name") or "", function.get("arguments") or "")
+
+
+def stop_of(choice: Mapping[str, Any]) -> Any:
+    """What has ended the answer: vLLM's stop_reason, or SGLang's stop string, also named for end tokens."""
+    matched = choice.get("matched_stop")
+    return matched if isinstance(matched, str) else choice.get("stop_reason")
 
 
 def read_tokens(index: int, text: str, logprobs: Any, token_ids: Sequence[int]) -> list[Token]:

@@ -94,18 +94,16 @@ def custom_type(prompt_dict: Mapping[str, Any]) -> PromptType:
     )
 
 
-def as_text(request: GenerationRequest, model: RemoteModel, server: str) -> GenerationRequest:
-    """The request with its conversation as text. Raises BadRequest for what a prompt type has no place for.
-
-    server: the upstream in messages
-    """
-    prompt_type, name = prompt_type_of(model), model.prompt_type
+def as_text(request: GenerationRequest, model: RemoteModel) -> GenerationRequest:
+    """The request with its conversation as text. Raises BadRequest for what the type has no place for."""
+    prompt_type = prompt_type_of(model)
+    server = f"the server behind {model.name} with the prompt type {model.prompt_type}"
     assert prompt_type is not None, "the start refuses an unknown type"
     if request.tools:
-        raise BadRequest("tools", f"are not supported by {server} with the prompt type {name}")
-    system, texts = system_and_texts(request, f"{server} with the prompt type {name}")
+        raise BadRequest("tools", f"are not supported by {server}")
+    system, texts = system_and_texts(request, server)
     if system and not prompt_type.takes_system:
-        raise BadRequest("messages", f"may have no system message for {server} with the prompt type {name}")
+        raise BadRequest("messages", f"may have no system message for {server}")
     text = render(prompt_type, texts, system)
     stops = dict.fromkeys((*request.stop, *prompt_type.stops))
     return replace(request, prompt=text, stop=tuple(filter(None, stops)))

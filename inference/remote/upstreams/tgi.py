@@ -14,7 +14,6 @@ from inference.remote.upstreams.choices import known_logprob
 from inference.remote.upstreams.flavours import Flavour
 from inference.remote.upstreams.openai import OpenAIApi, is_conversation
 from inference.remote.upstreams.options import keep_supported
-from inference.remote.upstreams.prompt_types import as_text
 from inference.remote.upstreams.streamed_reader import StreamedReader
 from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.text.stop_strings import StopStrings
@@ -59,8 +58,6 @@ class TgiApi:
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """One call for each answer: TGI streams one."""
-        if self._model.prompt_type and is_conversation(request.prompt):
-            request = as_text(request, self._model, self._server)
         if is_conversation(request.prompt):
             return [replace(call, path=CHAT_PREFIX + call.path) for call in self._chats.calls(request)]
         if not isinstance(request.prompt, str):
@@ -78,10 +75,14 @@ class TgiApi:
         raise NotImplementedHere(f"{self._server} makes no embeddings")
 
     def _call(self, request: GenerationRequest, index: int) -> UpstreamCall:
+        stops = stop_strings(request)
+        if is_watched_here := len(request.stop) > self._info.get("max_stop_sequences", MAX_STOPS):
+            request = replace(request, stop=())
         body = {"inputs": request.prompt, "parameters": self._parameters(request, index)}
         body |= dict(self._model.extra)
-        stops = stop_strings(request)
-        make_reader = partial(TgiReader, self._model.name, index, stops, request.show_special)
+        make_reader = partial(
+            TgiReader, self._model.name, index, stops, request.show_special, ends_at_stop=is_watched_here
+        )
         return UpstreamCall(STREAM_PATH, msgspec.json.encode(body), make_reader)
 
     def _parameters(self, request: GenerationRequest, index: int) -> dict[str, Any]:
@@ -108,9 +109,6 @@ class TgiApi:
     def _output_parameters(self, request: GenerationRequest) -> dict[str, Any]:
         """Stop strings, alternatives and grammar. Raises BadRequest for what TGI refuses."""
         parameters: dict[str, Any] = {}
-        max_stops = self._info.get("max_stop_sequences", MAX_STOPS)
-        if len(request.stop) > max_stops:
-            raise BadRequest("stop", f"may have at most {max_stops} strings for {self._server}")
         if request.stop:
             parameters["stop"] = list(request.stop)
         if request.logprobs:
@@ -140,20 +138,30 @@ class TgiApi:
 class TgiReader(StreamedReader):
     """Reads one answer.
 
-    stops: None if the request has no stop strings.
+    stops         None if the request has no stop strings
+    ends_at_stop  the server does not know the stops: the answer ends here at the first one
     """
 
     CHUNK = "token of TGI"
 
-    def __init__(self, model: str, index: int, stops: StopStrings | None, show_special: bool) -> None:
+    def __init__(
+        self,
+        model: str,
+        index: int,
+        stops: StopStrings | None,
+        show_special: bool,
+        ends_at_stop: bool = False,
+    ) -> None:
         super().__init__(model, index)
+        self._ends_at_stop = ends_at_stop
         self._stops = AnswerStops(stops)
         self._show_special = show_special
 
     def read_chunk(self, chunk: dict[str, Any]) -> list[Event]:
         events = self.choices.start(self.index)
         token = self._token(chunk["token"], chunk.get("top_tokens") or ())
-        if chunk.get("generated_text") is None:
+        is_stopped = self._ends_at_stop and bool(self._stops.stop)
+        if chunk.get("generated_text") is None and not is_stopped:
             return [*events, *self.choices.tokens([token])]
         details = chunk.get("details") or {}
         self.choices.note_counts(

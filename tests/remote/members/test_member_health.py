@@ -116,3 +116,14 @@ def test_a_request_tries_each_server_that_was_down(
         assert not is_answered(backend)
     servers[number].start()
     assert is_answered(backend), "nothing has asked whether it is back"
+
+
+def test_a_server_that_is_lost_while_it_is_idle_is_known_to_be(
+    server: Restartable, backend: Backend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(member_health, "IDLE_S", 0.05)
+    assert is_answered(backend) and not rests(backend)
+    server.stop()
+    wait_until(lambda: rests(backend), BELOW_REST_S)
+    server.start()
+    wait_until(lambda: is_answered(backend), BELOW_REST_S)

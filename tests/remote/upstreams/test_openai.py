@@ -237,6 +237,28 @@ def test_an_option_about_stop_strings_needs_some(upstream: FakeUpstream, open_up
     assert "stop" not in body_for(request, upstream, open_upstream, kind="openai_chat:None")
 
 
+@pytest.mark.parametrize(
+    ("kind", "constraint", "fields"),
+    [
+        ("vllm before 0.11", Constraint("choice", ("a", "b")), {"guided_choice": ["a", "b"]}),
+        ("sglang", Constraint("regex", "a"), {"regex": "a"}),
+        ("sglang", Constraint("grammar", "root ::= a"), {"ebnf": "root ::= a"}),
+    ],
+)
+def test_each_kind_of_server_has_its_own_fields_of_constraints(
+    kind: str, constraint: Constraint, fields: Any, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    request = GenerationRequest(CHAT, Sampling(greedy=True), constraint=constraint)
+    body = body_for(request, upstream, open_upstream, detected=kind)
+    assert body == {"temperature": 0, "top_p": 1, **fields}
+
+
+@pytest.mark.parametrize("options", [{"bad_words": ("a",)}, {"constraint": Constraint("choice", ("a",))}])
+def test_what_sglang_ignores_is_refused(options: dict[str, Any], open_upstream: OpenModel) -> None:
+    with pytest.raises(BadRequest, match="SGLang"):
+        open_upstream(detected="sglang").generate(GenerationRequest(CHAT, **options))
+
+
 def test_a_limit_of_answers_is_sent_in_place_of_a_higher_one(
     upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:

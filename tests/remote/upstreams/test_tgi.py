@@ -63,6 +63,16 @@ def test_stop_strings_leave_the_text(upstream: FakeUpstream, open_upstream: Open
     assert isinstance(events[-1], Finished) and events[-1].stop == "END"
 
 
+def test_more_stop_strings_than_tgi_takes_end_the_answer_here(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([token("one E"), token("ND two"), "wait"])
+    events = tokens_of(open_upstream, GenerationRequest("hi", stop=("END", *"abcd")))
+    assert "".join(each.text for each in events if isinstance(each, Token | Finished)) == "one "
+    assert events[-1] == Finished(0, "stop", stop="END", num_tokens=2)
+    assert "stop" not in upstream.bodies[-1]["parameters"]
+
+
 def test_a_deadline_releases_the_possible_start_of_a_stop_string(
     upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
@@ -90,7 +100,6 @@ def test_a_conversation_takes_the_openai_route(upstream: FakeUpstream, open_upst
     [
         ({"sampling": Sampling(min_p=0.1)}, "min_p"),
         ({"logprobs": 6}, "logprobs"),
-        ({"stop": tuple("abcde")}, "stop"),
         ({"constraint": Constraint("choice", ("a", "b"))}, "response_format"),
     ],
 )
