@@ -24,6 +24,8 @@ MAX_ERROR_BYTES = 64 << 10
 MAX_DESCRIPTION_BYTES = 4 << 20  # of what a server says about itself: a list of thousands of models
 MAX_DESCRIPTION_LISTS = 200_000  # and objects: to decode more would hold up other answers
 MAX_DOCUMENT_BYTES = 32 << 20
+MAX_MESSAGE_BYTES = 1 << 20  # of a WebSocket
+CLOSE_TIMEOUT_S = 0.5  # that its server has to confirm that it is closed
 MAX_OWN_BYTES = 1 << 30  # of a document from a process that this server has started
 MAX_HEADER_BYTES = 64 << 10
 UNAUTHORIZED = 401
@@ -59,6 +61,30 @@ class HttpClient:
     def get(self, path: str) -> AbstractAsyncContextManager[aiohttp.ClientResponse]:
         """As post, without a body."""
         return self._exchange("GET", path, None)
+
+    @asynccontextmanager
+    async def converse(self, path: str) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """A WebSocket. Leaving it closes the connection. Raises UpstreamFailure."""
+        login, url = self.model.server.login, self.url(path)
+        if login and not self._cookie:
+            await self._log_in(instead_of="")
+        headers = {"Cookie": self._cookie} if self._cookie else None
+        try:
+            socket = await self._open().ws_connect(
+                url,
+                headers=headers,
+                proxy=self._proxy(url),
+                max_msg_size=MAX_MESSAGE_BYTES,
+                timeout=aiohttp.ClientWSTimeout(ws_close=CLOSE_TIMEOUT_S),
+            )
+        except aiohttp.WSServerHandshakeError as error:
+            raise from_status(self.model.name, error.status, error.headers or {}, b"") from None
+        except (aiohttp.ClientError, OSError, TimeoutError) as error:
+            raise self._unreachable(error) from None
+        try:
+            yield socket
+        finally:
+            await socket.close()
 
     async def get_json(self, url: str) -> Any:
         """What the upstream says about itself at an address, as JSON. Raises UpstreamFailure."""
@@ -141,10 +167,8 @@ class HttpClient:
     async def _request(
         self, method: str, url: str, body: bytes | None, cookie: str
     ) -> aiohttp.ClientResponse:
-        if self._session is None:
-            self._session = self._open_session()
         headers = {"Cookie": cookie} if cookie else None
-        return await self._session.request(
+        return await self._open().request(
             method, url, data=body, headers=headers, allow_redirects=False, proxy=self._proxy(url)
         )
 
@@ -152,12 +176,18 @@ class HttpClient:
         """Whether there is another cookie than the one that the server has refused."""
         server = self.model.server
         async with self._logging_in:
-            if self._cookie == instead_of and self._session and server.login:
-                self._cookie = await log_in(self._session, server.url, server.login, self._proxy(server.url))
+            if self._cookie == instead_of and server.login:
+                self._cookie = await log_in(self._open(), server.url, server.login, self._proxy(server.url))
         return self._cookie not in ("", instead_of)
 
     def _proxy(self, url: str) -> str | None:
         return None if self.model.is_own else self.model.proxy or find_proxy(url)
+
+    def _open(self) -> aiohttp.ClientSession:
+        """The session, which the first request opens."""
+        if self._session is None:
+            self._session = self._open_session()
+        return self._session
 
     def _open_session(self) -> aiohttp.ClientSession:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=self.model.timeouts.connect)

@@ -9,7 +9,7 @@ import aiohttp
 from inference.link_messages import MEDIA_TYPE as LINK
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.answer_settings import START_HEADER
-from inference.remote.event_stream import EventStreamParser, TooLargeEvent
+from inference.remote.event_stream import EventStreamParser, ServerSentEvent, TooLargeEvent
 from inference.remote.failures import UpstreamFailure, broken, late, unreachable
 from inference.remote.frames import FrameParser
 from inference.remote.http_client import HttpClient
@@ -60,6 +60,9 @@ class Relay:
         first_at = loop.time() + timeouts.connect + timeouts.first
         try:
             async with asyncio.timeout_at(self._earlier(first_at)) as limit:
+                if self._call.reply:
+                    await self._converse(self._call.reply, reader, limit)
+                    return
                 async with self._send() as response:
                     await self._check_start(response.headers.get(START_HEADER, ""))
                     await self._read(response, reader, limit)
@@ -74,6 +77,26 @@ class Relay:
             raise self._interrupted(error) from None
         except TooLargeEvent:
             raise broken(self._client.model.name, "an event that is too large") from None
+
+    async def _converse(
+        self, reply: Callable[[bytes], bytes | None], reader: AnswerReader, limit: asyncio.Timeout
+    ) -> None:
+        """Relay the messages of a WebSocket."""
+        num_bytes = 0
+        async with self._client.converse(self._call.path) as socket:
+            async for message in socket:
+                if message.type is not aiohttp.WSMsgType.TEXT:
+                    raise broken(self._client.model.name, "a message is no text")
+                data = message.data.encode()
+                num_bytes += len(data)
+                self._check_size(num_bytes)
+                if answer := reply(data):
+                    await socket.send_str(answer.decode())
+                self._pass_on(reader.read(ServerSentEvent(b"", data)))
+                if reader.is_complete:
+                    break
+                self._allow_silence(limit)
+        self._pass_on(reader.finish())
 
     @asynccontextmanager
     async def _send(self) -> AsyncIterator[aiohttp.ClientResponse]:
@@ -122,12 +145,10 @@ class Relay:
         reader: AnswerReader,
         limit: asyncio.Timeout,
     ) -> None:
-        loop, num_bytes = asyncio.get_running_loop(), 0
-        silence_s = self._client.model.timeouts.silence
+        num_bytes = 0
         async for chunk in response.content.iter_any():
             num_bytes += len(chunk)
-            if num_bytes > MAX_STREAM_BYTES:
-                raise broken(self._client.model.name, f"it has more than {MAX_STREAM_BYTES >> 20} MiB")
+            self._check_size(num_bytes)
             events: list[Event] = []
             for event in parser.feed(chunk):
                 events += reader.read(event)
@@ -135,8 +156,18 @@ class Relay:
                     self._pass_on(events)
                     return
             self._pass_on(events)
-            if self._has_events:
-                limit.reschedule(self._earlier(loop.time() + silence_s))
+            self._allow_silence(limit)
+
+    def _check_size(self, num_bytes: int) -> None:
+        """Raise UpstreamFailure if a response has become too large."""
+        if num_bytes > MAX_STREAM_BYTES:
+            raise broken(self._client.model.name, f"it has more than {MAX_STREAM_BYTES >> 20} MiB")
+
+    def _allow_silence(self, limit: asyncio.Timeout) -> None:
+        """Something has come: the limit until the next event begins again, once there was a first one."""
+        if self._has_events:
+            silence_s = self._client.model.timeouts.silence
+            limit.reschedule(self._earlier(asyncio.get_running_loop().time() + silence_s))
 
     def _pass_on(self, events: list[Event]) -> None:
         if events:

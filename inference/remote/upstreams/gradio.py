@@ -1,7 +1,7 @@
 """h2oGPT's servers, by the functions of gradio that its own client calls: one answer a request.
 
 A call is posted, and the id of its event names the stream of the answer. Each event has the whole text of the
-answer so far. To gradio 3, the response to the call is the whole answer.
+answer so far. gradio 3 has a queue in its place; without one, the response to the call is the whole answer.
 """
 
 from collections.abc import Mapping, Sequence
@@ -15,6 +15,7 @@ from inference.errors import BadRequest, NotImplementedHere
 from inference.remote.failures import broken
 from inference.remote.upstreams.answer_stops import stop_strings
 from inference.remote.upstreams.gradio_functions import GradioFunctions
+from inference.remote.upstreams.gradio_queue import QUEUE_PATH, GradioQueueReader, QueueCall
 from inference.remote.upstreams.gradio_reader import GradioReader
 from inference.remote.upstreams.openai import is_conversation
 from inference.remote.upstreams.options import keep_supported
@@ -75,9 +76,13 @@ class GradioApi:
             **({} if request.deadline is None else {"max_time": request.deadline}),
             **self._model.extra,
         }
-        path = self._functions.answer_path
-        body = {"data": [*[None] * self._functions.num_states, repr(arguments)]}
-        make_reader = partial(GradioReader, self._model.name, index, stop_strings(request), max_tokens)
+        data = [*[None] * self._functions.num_states, repr(arguments)]
+        reader_of = (self._model.name, index, stop_strings(request), max_tokens)
+        if self._functions.fn_index is not None:
+            reply = QueueCall(self._functions.fn_index, data).reply
+            return UpstreamCall(QUEUE_PATH, b"", partial(GradioQueueReader, *reader_of), reply=reply)
+        path, body = self._functions.answer_path, {"data": data}
+        make_reader = partial(GradioReader, *reader_of)
         stream_path = partial(self._stream_path, path) if self._functions.is_streamed else None
         return UpstreamCall(path, msgspec.json.encode(body), make_reader, stream_path)
 

@@ -13,7 +13,7 @@ from inference.untrusted_literal import parse_literal
 
 FUNCTION, MODELS_FUNCTION = "submit_nochat_api", "model_names"
 PLAIN_FUNCTION = "submit_nochat_plain_api"  # the same, without a queue: its response is the whole answer
-VERSION_3 = "3."  # has no HTTP route that streams
+VERSION_3 = "3."  # streams in its queue alone
 PREFIX = re.compile(r"(/[\w-]+)*")
 MAX_DEPENDENCIES = 200_000  # and objects in them; h2oGPT has a few hundred functions
 
@@ -22,14 +22,16 @@ class GradioConfig(msgspec.Struct):
     """Gradio's /config."""
 
     dependencies: msgspec.Raw
+    enable_queue: bool | None = None
     api_prefix: str | None = None
     version: str = ""
 
 
 class Dependency(msgspec.Struct):
-    """A function of the page. api_name: text, or false for one without a route."""
+    """A function of the page. api_name: text, or false for one without a route; queue: None: as all are."""
 
     api_name: str | bool | None = None
+    queue: bool | None = None
     inputs: msgspec.Raw = msgspec.Raw(b"[]")
 
 
@@ -47,12 +49,14 @@ class GradioFunctions:
     num_states       arguments before the function's own, which the server fills in where they are null
     has_model_names  it has MODELS_FUNCTION
     is_streamed      FUNCTION is called; else PLAIN_FUNCTION
+    fn_index         number of FUNCTION in the queue of gradio 3; None: it has a route
     """
 
     prefix: str
     num_states: int
     has_model_names: bool
     is_streamed: bool = True
+    fn_index: int | None = None
 
     @property
     def answer_path(self) -> str:
@@ -77,13 +81,18 @@ def read_functions(config: bytes) -> GradioFunctions | None:
         raise TooDeep from None
     if bytes(page.dependencies).count(b"{") > MAX_DEPENDENCIES:
         raise ValueError("too many functions")
-    functions = {each.api_name: each for each in DEPENDENCIES_DECODER.decode(page.dependencies)}
-    prefix, is_streamed = page.api_prefix or "", not page.version.startswith(VERSION_3)
-    function = functions.get(FUNCTION if is_streamed else PLAIN_FUNCTION)
+    dependencies = DEPENDENCIES_DECODER.decode(page.dependencies)
+    functions = {each.api_name: each for each in dependencies}
+    prefix, has_queue_alone = page.api_prefix or "", page.version.startswith(VERSION_3)
+    function = functions.get(FUNCTION)
+    is_streamed = not has_queue_alone or bool(page.enable_queue and function and function.queue is not False)
+    if not is_streamed:
+        function = functions.get(PLAIN_FUNCTION)
     if function is None or not PREFIX.fullmatch(prefix):
         return None
     num_states = len(INPUTS_DECODER.decode(function.inputs)) - 1
-    return GradioFunctions(prefix, num_states, MODELS_FUNCTION in functions, is_streamed)
+    fn_index = dependencies.index(function) if has_queue_alone and is_streamed else None
+    return GradioFunctions(prefix, num_states, MODELS_FUNCTION in functions, is_streamed, fn_index)
 
 
 def read_models(result: Any) -> Mapping[str, int | None]:

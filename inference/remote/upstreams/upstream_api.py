@@ -61,15 +61,17 @@ class AnswerReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class UpstreamCall:
-    """A POST to the upstream, and what reads its response: a new reader each time it is sent.
+    """A POST to the upstream, or a WebSocket, and what reads its response: a new reader each time it is sent.
 
     stream_path  the path of the answer's events, by the body of the response; None: they are the response
+    reply        of a WebSocket: what is sent after a message, or None; the messages are the answer's events
     """
 
     path: str
     body: bytes
     make_reader: Callable[[], AnswerReader]
     stream_path: Callable[[bytes], str] | None = None
+    reply: Callable[[bytes], bytes | None] | None = None
 
 
 class UpstreamApi(Protocol):

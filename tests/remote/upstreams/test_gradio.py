@@ -81,6 +81,16 @@ def test_gradio_3_answers_whole(upstream: FakeUpstream, open_upstream: OpenModel
     assert functions_of({"version": "3.50.2", "dependencies": [queued]}) is None
 
 
+def test_the_queue_of_gradio_3_has_the_number_of_its_function() -> None:
+    queued = {"api_name": "submit_nochat_api", "inputs": [1, 2, 3, 4, 5, 6]}
+    plain = {"api_name": "submit_nochat_plain_api", "inputs": [1]}
+    config = {"version": "3.50.2", "dependencies": [{}, plain, queued], "enable_queue": True}
+    functions = functions_of(config)
+    assert functions == GradioFunctions("", 5, has_model_names=False, fn_index=2)
+    config |= {"dependencies": [{}, plain, queued | {"queue": False}]}
+    assert functions_of(config) == GradioFunctions("", 0, has_model_names=False, is_streamed=False)
+
+
 def test_a_conversation_is_sent_as_turns(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
     roles = ("system", "user", "assistant", "user")
     serve(upstream, complete("yes"))
