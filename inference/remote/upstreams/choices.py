@@ -12,7 +12,7 @@ from typing import Any
 
 from inference.remote.failures import broken
 from inference.remote.upstreams.tool_calls import ToolCallReader
-from inference.types import Event, Finished, FinishReason, Started, Token
+from inference.types import Event, Finished, FinishReason, PromptToken, Started, Token
 
 LOWEST_LOGPROB = -9999.0  # of servers whose JSON has no minus infinity
 MAX_COUNT = 1 << 31  # of tokens, and of ids of tokens
@@ -86,7 +86,12 @@ class Choices:
         self.completion_tokens = self.completion_tokens if completion is None else completion
         self.cached_tokens = cached or self.cached_tokens
 
-    def start(self, index: int, prompt_token_ids: tuple[int, ...] = ()) -> list[Event]:
+    def start(
+        self,
+        index: int,
+        prompt_token_ids: tuple[int, ...] = (),
+        prompt_logprobs: tuple[PromptToken, ...] = (),
+    ) -> list[Event]:
         """Started, if the answer had not started. Raises UpstreamFailure for an index beyond the request."""
         if index in self._choices:
             return []
@@ -95,7 +100,8 @@ class Choices:
         if not all(map(is_count, prompt_token_ids)):
             raise broken(self.model, "the ids of the prompt are no token ids")
         self._choices[index] = Choice(index, ToolCallReader(self.model, index))
-        return [Started(index, self.prompt_tokens, self.cached_tokens or 0, prompt_token_ids)]
+        cached_tokens = self.cached_tokens or 0
+        return [Started(index, self.prompt_tokens, cached_tokens, prompt_token_ids, prompt_logprobs)]
 
     def tokens(self, tokens: Sequence[Token]) -> list[Event]:
         """The tokens, counted. Raises UpstreamFailure if a field has another type."""

@@ -34,6 +34,7 @@ VLLM_SPELLINGS: Mapping[str, str] = {
     "add_special_tokens": "add_special_tokens",
     "allowed_token_ids": "allowed_token_ids",
     "cache_salt": "cache_salt",
+    "prompt_logprobs": "prompt_logprobs",
 }
 HEARTH_SPELLINGS: Mapping[str, str] = {
     **VLLM_SPELLINGS,

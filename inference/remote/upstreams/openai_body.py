@@ -46,7 +46,7 @@ def completion_body(
 
 
 def common_body(request: GenerationRequest, model: str, flavour: Flavour) -> dict[str, Any]:
-    """The fields that both have. Always streamed: only so do limits and cancelling work."""
+    """The fields that both have. Streamed, so that limits and cancelling work; not with prompt_logprobs."""
     body: dict[str, Any] = {"model": model, "stream": True, "stream_options": {"include_usage": True}}
     sampling = request.sampling
     if sampling.greedy:
@@ -66,7 +66,11 @@ def common_body(request: GenerationRequest, model: str, flavour: Flavour) -> dic
         body["stop"] = list(request.stop)
     if request.constraint:
         body |= constraint_fields(request.constraint, flavour)
-    return body | extension_fields(request, flavour)
+    body |= extension_fields(request, flavour)
+    if request.prompt_logprobs is None:
+        return body
+    del body["stream_options"]
+    return body | {"stream": False, "prompt_logprobs": request.prompt_logprobs}
 
 
 def extension_fields(request: GenerationRequest, flavour: Flavour) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from inference.remote.failures import broken, in_band
 from inference.remote.upstreams.answer_stops import AnswerStops
 from inference.remote.upstreams.choices import Choices, is_count, known_logprob
 from inference.text.stop_strings import StopStrings
-from inference.types import Event, Token, TopLogprob
+from inference.types import Event, PromptToken, Token, TopLogprob
 from inference.untrusted_json import decode_json
 
 DONE = b"[DONE]"
@@ -91,7 +91,8 @@ class OpenAIReader:
         prompt_ids = choice.get("prompt_token_ids") or chunk.get("prompt_token_ids") or ()
         if prompt_ids and self._choices.prompt_tokens is None:
             self._choices.note_counts(prompt=len(prompt_ids))
-        events = self._choices.start(index, tuple(prompt_ids))
+        prompt_logprobs = choice.get("prompt_logprobs") or chunk.get("prompt_logprobs") or ()
+        events = self._choices.start(index, tuple(prompt_ids), read_prompt(prompt_ids, prompt_logprobs))
         if self._choices.is_finished(index):
             return events
         delta = choice.get("delta") or choice.get("message") or {}
@@ -145,6 +146,31 @@ def read_tokens(index: int, text: str, logprobs: Any, token_ids: Sequence[int]) 
     if token_ids or text:
         return [Token(index, token_ids[0] if token_ids else UNKNOWN_ID, text, spelling=text)]
     return []
+
+
+def read_prompt(
+    token_ids: Sequence[int], logprobs: Sequence[Mapping[str, Any] | None]
+) -> tuple[PromptToken, ...]:
+    """The prompt's tokens, by vLLM's prompt_logprobs: the candidates for each by id; None for the first."""
+    if not logprobs:
+        return ()
+    return tuple(
+        read_prompt_token(id, candidates or {}) for id, candidates in zip(token_ids, logprobs, strict=True)
+    )
+
+
+def read_prompt_token(id: int, candidates: Mapping[str, Any]) -> PromptToken:
+    """candidates: the most probable ones and the token itself, whose rank may be below theirs"""
+    read = {
+        int(key): (int(each["rank"]), str(each.get("decoded_token") or ""), known_logprob(each["logprob"]))
+        for key, each in candidates.items()
+    }
+    top = sorted((rank, key) for key, (rank, _, logprob) in read.items() if logprob is not None)
+    rank, text, logprob = read.get(id, (0, "", None))
+    top_logprobs = tuple(
+        TopLogprob(key, read[key][1], read[key][2] or 0.0) for place, key in top if place <= len(read)
+    )
+    return PromptToken(id, text, logprob, rank, top_logprobs)
 
 
 def read_chat_logprobs(index: int, entries: Sequence[Mapping[str, Any]]) -> list[Token]:

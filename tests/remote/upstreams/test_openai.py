@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from inference.backend import Stream
-from inference.errors import BadRequest, TooLarge
+from inference.errors import BadRequest, ServerError, TooLarge
 from inference.remote import http_client
 from inference.remote.http_client import HttpClient
 from inference.remote.upstreams.flavours import FLAVOURS
@@ -20,11 +20,13 @@ from inference.types import (
     Finished,
     GenerationRequest,
     Message,
+    PromptToken,
     Started,
     TemplateOptions,
     Token,
     Tool,
     ToolCall,
+    TopLogprob,
 )
 from settings.model_list import RemoteModel, parse_entry
 from tests.remote.conftest import CHAT, OpenModel
@@ -169,6 +171,32 @@ def test_tools_are_sent_with_their_choice(upstream: FakeUpstream, open_upstream:
     assert body["tool_choice"] == {"type": "function", "function": {"name": "weather"}}
     assert body["tools"][0]["function"]["parameters"] == TOOL.parameters
     assert body["parallel_tool_calls"] is False
+
+
+def test_the_logprobs_of_a_prompt_come_with_a_whole_answer(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    likely = {"logprob": -0.5, "rank": 1, "decoded_token": " cat"}
+    own = {"logprob": -3.0, "rank": 9, "decoded_token": " capital"}
+    choice = {"index": 0, "text": " of", "finish_reason": "length", "prompt_token_ids": [5, 6]}
+    upstream.reply = document({"choices": [choice | {"prompt_logprobs": [None, {"6": own, "7": likely}]}]})
+    request = GenerationRequest("The capital", max_tokens=1, prompt_logprobs=1)
+    started, *_ = read(open_upstream("vllm").generate(request))
+    assert isinstance(started, Started) and started.prompt_token_ids == (5, 6)
+    top = (TopLogprob(7, " cat", -0.5),)
+    assert started.prompt_logprobs == (PromptToken(5, "", None), PromptToken(6, " capital", -3.0, 9, top))
+    body = upstream.bodies[-1]
+    assert (body["stream"], body["prompt_logprobs"], "stream_options" in body) == (False, 1, False)
+
+
+@pytest.mark.parametrize("logprobs", [[None], [None, {"6": {"logprob": 1}}], [None, {"6": 5}], "ab"])
+def test_logprobs_of_a_prompt_of_another_form_are_a_broken_answer(
+    logprobs: Any, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    choice = {"index": 0, "text": " of", "finish_reason": "length", "prompt_token_ids": [5, 6]}
+    upstream.reply = document({"choices": [choice | {"prompt_logprobs": logprobs}]})
+    with pytest.raises(ServerError, match="wrong form"):
+        read(open_upstream("vllm").generate(GenerationRequest("The capital", prompt_logprobs=1)))
 
 
 def test_text_and_token_ids_go_to_completions(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
