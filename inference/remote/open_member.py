@@ -132,9 +132,9 @@ def open_remote_tokenizer(
 
 def kind_of(model: RemoteModel, detected: Detected) -> str:
     """The kind of server. What an OpenAI server says about itself is more exact than its setting."""
-    named, said = model.server.kind, detected.kind
-    is_exacter = named in ("detect", "openai") or (named == "vllm" and said != "openai")
-    return said if said and is_exacter else named
+    kind = model.server.kind
+    is_exacter = kind in ("detect", "openai") or (kind == "vllm" and detected.kind != "openai")
+    return detected.kind if detected.kind and is_exacter else kind
 
 
 def name_at_server(model: RemoteModel, detected: Detected) -> str:

@@ -90,8 +90,8 @@ class Relay:
                 data = message.data.encode()
                 num_bytes += len(data)
                 self._check_size(num_bytes)
-                if answer := reply(data):
-                    await socket.send_str(answer.decode())
+                if message_back := reply(data):
+                    await socket.send_str(message_back.decode())
                 self._pass_on(reader.read(ServerSentEvent(b"", data)))
                 if reader.is_complete:
                     break
