@@ -38,6 +38,11 @@ class ScheduledStep:
     def num_draft_tokens(self) -> int:
         return self.num_tokens - sum(num_tokens for _, num_tokens in self.output)
 
+    @property
+    def num_context_tokens(self) -> int:
+        """Tokens whose keys and values it reads."""
+        return sum(sequence.num_computed_tokens for sequence, _ in self.output)
+
 
 @dataclass(slots=True)
 class CompletedStep:

@@ -1,7 +1,8 @@
 """Estimates when running answers end and waiting prompts start, to tell refused clients when to try again.
 
-The estimate follows from each answer's progress: its remaining tokens times the time of a step. Knows lengths
-and times, and changes nothing. The engine's thread records; any thread may ask.
+The estimate follows from each answer's progress: its remaining tokens and the time of the next steps, which
+grows with the context. Knows lengths and times, and changes nothing. The engine's thread records; any thread
+may ask.
 """
 
 import heapq
@@ -12,9 +13,10 @@ from collections.abc import Sequence as SequenceOf
 from itertools import cycle, islice, repeat
 from typing import Literal, NamedTuple
 
-from inference.drain_rate import StepTime
+from inference.engine.pipeline import ScheduledStep
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import Sequence
+from inference.engine.step_cost import StepCost
 from inference.types import FinishReason
 
 MAX_WAITING = 128  # waiting sequences whose starts are estimated: the estimate is for refusals, and quick
@@ -47,7 +49,7 @@ class WaitEstimator:
 
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
-        self._step_time = StepTime()
+        self._step_cost = StepCost()
         self._last_step_s = 0.0
         self._is_idle = True
         self.is_full = False
@@ -57,15 +59,15 @@ class WaitEstimator:
     @property
     def step_s(self) -> float:
         """Seconds from one step to the next, as recently measured; 0 before the first."""
-        return self._step_time.seconds
+        return self._step_cost.step_s()
 
-    def record_step(self, now: float, seconds: float, num_tokens: int, token_budget: int) -> None:
+    def record_step(self, step: ScheduledStep, now: float, seconds: float) -> None:
         """Count a step that ended at `now` and took `seconds`. The time before it counts too, unless idle."""
         if not self._is_idle:
             seconds = now - self._last_step_s
         self._last_step_s, self._is_idle = now, False
-        self._step_time.record(1, seconds)
-        self.is_full = num_tokens >= FULL_SHARE * token_budget
+        self._step_cost.record(step.num_tokens, step.num_context_tokens, seconds)
+        self.is_full = step.num_tokens >= FULL_SHARE * step.token_budget
 
     def record_idle(self) -> None:
         """No answer runs or waits: the time until the next step is no time of a step."""
@@ -104,7 +106,7 @@ class WaitEstimator:
         if not (groups and self.step_s):
             return None
         ends = [zip_with(max, iterators) for iterators in groups.values()]
-        return self.step_s * sum(islice(zip_with(min, ends), num_scenarios)) / num_scenarios
+        return self._seconds(sum(islice(zip_with(min, ends), num_scenarios)) / num_scenarios)
 
     def _add_waiting(
         self, groups: dict[int | None, list[Iterator[float]]], group_of: Callable[[Sequence], int | None]
@@ -152,8 +154,21 @@ class WaitEstimator:
         for sequence, start, _ in self._waiting_spans(tuple(self.scheduler.waiting), ends):
             excess -= sequence.num_prompt_tokens
             if excess <= 0:
-                return self.step_s * start
-        return self.step_s * ends[0]
+                return self._seconds(start)
+        return self._seconds(ends[0])
+
+    def _seconds(self, num_steps: float) -> float:
+        """Seconds of the next steps.
+
+        The context grows until the first answer ends. From then on, others begin where some end.
+        """
+        if not num_steps:
+            return 0.0
+        running = tuple(self.scheduler.running)
+        growing_steps = min(num_steps, min(self._running_ends(), default=0.0))
+        mean_growth = growing_steps * (1 - growing_steps / (2 * num_steps))
+        num_context_tokens = sum(len(sequence.token_ids) for sequence in running)
+        return num_steps * self._step_cost.step_s(num_context_tokens + mean_growth * len(running))
 
 
 def remaining_steps(sequence: Sequence, lengths: SequenceOf[float], token_budget: int) -> SequenceOf[float]:

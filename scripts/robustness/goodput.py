@@ -20,8 +20,6 @@ from dataclasses import dataclass, field
 from statistics import mean, median, quantiles, stdev
 from typing import BinaryIO, NamedTuple
 
-import psutil
-
 from scripts.loopback import HOST
 from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.ordinary import warm_up
@@ -102,13 +100,13 @@ def run_turn(server: Server, num_clients: int) -> Turn:
     for thread in threads:
         thread.start()
     time.sleep(SETTLE_S)
-    (num_tokens, num_steps), start, start_cpu_s = work_of(server), time.perf_counter(), cpu_seconds(server)
+    (num_tokens, num_steps), start, start_cpu_s = work_of(server), time.perf_counter(), server.cpu_s()
     turn.is_counting = True
     time.sleep(TURN_S - SETTLE_S)
     turn.is_counting = False
     end_tokens, end_steps = work_of(server)
     turn.num_tokens, turn.num_steps = end_tokens - num_tokens, end_steps - num_steps
-    turn.seconds, turn.server_s = time.perf_counter() - start, cpu_seconds(server) - start_cpu_s
+    turn.seconds, turn.server_s = time.perf_counter() - start, server.cpu_s() - start_cpu_s
     turn.over.set()
     for thread in threads:
         thread.join()
@@ -118,11 +116,6 @@ def run_turn(server: Server, num_clients: int) -> Turn:
 def work_of(server: Server) -> tuple[float, float]:
     """The tokens that it has generated, and its steps."""
     return server.metric("hearth_generated_tokens_total"), server.metric("hearth_steps_total")
-
-
-def cpu_seconds(server: Server) -> float:
-    times = psutil.Process(server.process.pid).cpu_times()
-    return float(times.user + times.system)
 
 
 def keep_asking(server: Server, turn: Turn, delay_s: float) -> None:

@@ -15,6 +15,7 @@ from scripts.loopback import HOST
 from scripts.robustness.model_swaps import MODEL, save_adapter
 from scripts.robustness.ordinary import MESSAGES
 from scripts.robustness.server import Server, serving
+from scripts.robustness.work_clock import Work
 
 NUM_ROWS = 4
 PROMPT_TOKENS = 300
@@ -61,7 +62,7 @@ class Reason:
     pause_s     between two requests of a client of the load
     min_seconds that a row takes, whatever --seconds is
     is_shared   the load waits for the same: where it is accepted, a probe would be, too
-    step_metric counts the steps of the answers that a refused request waits for; empty: it waits for none
+    work        what a refused request waits for, at the speed of the machine; None: it waits for no answers
     """
 
     open: Callable[[], AbstractContextManager[Server]]
@@ -71,7 +72,7 @@ class Reason:
     pause_s: float = 0.02
     min_seconds: float = 0.0
     is_shared: bool = True
-    step_metric: str = "hearth_steps_total"
+    work: Work | None = Server.cpu_s
 
 
 def post(path: str, **fields: object) -> Post:
@@ -219,8 +220,8 @@ REASONS: Mapping[str, Reason] = {
         long_prompt,
         {"OpenAI": always(COMPLETE, prompt=[300] * PROMPT_TOKENS, max_tokens=1)},
     ),
-    "large bodies": Reason(serving, NUM_LARGE, slow_upload, {"OpenAI": large_body}, step_metric=""),
-    "grammars": Reason(serving, 200, new_grammar, {"OpenAI": new_grammar}, step_metric=""),
+    "large bodies": Reason(serving, NUM_LARGE, slow_upload, {"OpenAI": large_body}, work=None),
+    "grammars": Reason(serving, 200, new_grammar, {"OpenAI": new_grammar}, work=None),
     "adapters": Reason(
         serving_adapters,
         1,
@@ -230,7 +231,7 @@ REASONS: Mapping[str, Reason] = {
         is_shared=False,
     ),
     "dry runs": Reason(
-        serving_tuning, 3, dry_run, {"OpenAI": dry_run}, pause_s=0.5, min_seconds=90.0, step_metric=""
+        serving_tuning, 3, dry_run, {"OpenAI": dry_run}, pause_s=0.5, min_seconds=90.0, work=None
     ),
     "models on demand": Reason(
         serving_two_models,
@@ -240,13 +241,13 @@ REASONS: Mapping[str, Reason] = {
         pause_s=0.5,
         min_seconds=90.0,
         is_shared=False,
-        step_metric="",
+        work=None,
     ),
     "other servers": Reason(
         serving_other_server,
         NUM_ROWS + 2,
         answer_of("a", 500, 1500),
         {"OpenAI": answer_of("a", 1, 1)},
-        step_metric="hearth_upstream_tokens_total",
+        work=lambda server: server.metric("hearth_upstream_tokens_total"),
     ),
 }

@@ -6,8 +6,9 @@ Starts a server for each reason, and clients that keep it full. One more client 
 lasted until the next request, of any client, was accepted. The seconds are for each row.
 
 Nothing tells beforehand that the machine's speed will change. The share at the engine's speed is of waits
-that are counted in steps, each as long as those before the refusal. The share that is accepted after these
-seconds is of clients that return exactly then: another one may have been quicker.
+that are counted in CPU time of the server, or in tokens of the other one, at the rate just before the
+refusal. The share that is accepted after these seconds is of clients that return exactly then: another one
+may have been quicker.
 """
 
 import argparse
@@ -23,10 +24,11 @@ from contextlib import contextmanager, suppress
 from statistics import mean, median, quantiles
 from typing import NamedTuple
 
+from inference.drain_rate import MAX_RETRY_S
 from scripts.robustness.figures import JudgedFigure, exit_code, print_table
 from scripts.robustness.refusal_reasons import REASONS, MakePost, Post, Reason
 from scripts.robustness.server import JSON_TYPE, Server
-from scripts.robustness.step_clock import RECENT_S, StepClock
+from scripts.robustness.work_clock import RECENT_S, WorkClock
 
 POLL_S = 0.1
 CHUNK_BYTES = 1 << 20
@@ -68,6 +70,8 @@ class RefusedAttempt(NamedTuple):
 
 
 def is_close(retry_after_s: float, actual_s: float) -> bool:
+    """Clients that wait longer than the longest Retry-After return then, and get the rest."""
+    actual_s = min(actual_s, MAX_RETRY_S)
     return abs(retry_after_s - actual_s) <= max(MAX_ERROR_S, MAX_ERROR_RATIO * actual_s)
 
 
@@ -137,7 +141,7 @@ def poll_for(seconds: float, server: Server, make_probe: MakePost) -> list[Poll]
 
 
 def refused_attempts(
-    polls: Sequence[Poll], accepted_at: Sequence[float], clock: StepClock
+    polls: Sequence[Poll], accepted_at: Sequence[float], clock: WorkClock
 ) -> list[RefusedAttempt]:
     """Each refusal lasted until the next request of any client was accepted. polls: in the order of time"""
     times = sorted([*accepted_at, *(poll.at for poll in polls if poll.retry_after_s is None)])
@@ -156,11 +160,11 @@ def refused_attempts(
 def measure(reason: Reason, seconds: float) -> dict[str, list[RefusedAttempt]]:
     """The refusals in each dialect."""
     accepted_at: list[float] = []
-    clock = StepClock()
+    clock = WorkClock()
     with (
         reason.open() as server,
         load(server, reason, accepted_at),
-        clock.counting(server, reason.step_metric),
+        clock.reading(server, reason.work),
     ):
         time.sleep(max(SETTLE_S, RECENT_S))
         polls = {

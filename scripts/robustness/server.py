@@ -87,6 +87,11 @@ class Server:
             process.num_threads(), process.num_fds(), sum(each.memory_info().rss for each in family) / 1e6
         )
 
+    def cpu_s(self) -> float:
+        """Seconds of CPU time that its process has used."""
+        times = psutil.Process(self.process.pid).cpu_times()
+        return times.user + times.system
+
     def wait_until_idle(self) -> None:
         """Wait until no sequence runs or waits, and what ended requests had is freed."""
         end = time.monotonic() + IDLE_TIMEOUT_S
