@@ -1,6 +1,7 @@
 """Long strings of large bodies are decoded in slices, to the same values as in one call."""
 
 import json
+import sys
 import time
 from typing import Any
 
@@ -20,15 +21,21 @@ TEXTS = {
     "latin": "é b ",
     "cjk": "漢字",
     "emoji": "😀 a",
+    "ascii with some chinese": "word " * 40 + "漢",
+    "ascii with some emoji": "word " * 40 + "😀",
+    "ascii with some latin": "word " * 40 + "é",
+    "ascii that ends in chinese": "a" * LENGTH + "漢" * 99,
     "escapes": 'a\\n"' + "ü" * 70_000,
 }
 
 
 @pytest.mark.parametrize("name", TEXTS)
 def test_a_long_text_is_the_text_that_was_sent(name: str) -> None:
-    text = TEXTS[name] * (LENGTH // len(TEXTS[name]))
+    text = TEXTS[name] * max(1, LENGTH // len(TEXTS[name]))
     value = {"prompt": ["x", {"a": text}, 1], text[:40]: text + "end"}
-    assert parse(json.dumps(value, ensure_ascii=False).encode()) == value
+    parsed = parse(json.dumps(value, ensure_ascii=False).encode())
+    assert parsed == value
+    assert sys.getsizeof(parsed["prompt"][1]["a"]) == sys.getsizeof(text), "its characters are as wide"
 
 
 TEXT = st.text(alphabet='a,:[{"\\é漢😀\n', max_size=60)
@@ -63,6 +70,23 @@ def test_bytes_that_no_string_may_have_are_refused(fault: bytes, message: str) -
     half = b"a" * (LENGTH // 2)
     with pytest.raises(BadRequest, match=message):
         parse(b'{"prompt": "' + half + fault + half + b'"}')
+
+
+@pytest.mark.parametrize("rare", ["", "é", "漢", "😀", "\\u6f22"])
+def test_no_call_copies_more_of_a_text_than_a_slice(monkeypatch: pytest.MonkeyPatch, rare: str) -> None:
+    """However the widths of its slices differ: else one call would convert all to the widest."""
+    copies: list[int] = []
+
+    def copy_characters(to: int, to_start: int, text: str, start: int, num_chars: int) -> int:
+        copies.append(num_chars)
+        return int(long_strings_copy(to, to_start, text, start, num_chars))
+
+    long_strings_copy = long_strings.copy_characters
+    monkeypatch.setattr(long_strings, "copy_characters", copy_characters)
+    data = f'{{"prompt": "{"a" * LENGTH}{rare}{"b" * LENGTH}"}}'.encode()
+    text = parse(data)["prompt"]
+    assert text == json.loads(data)["prompt"]
+    assert sum(copies) == len(text) and max(copies) <= long_strings.DECODED_BYTES
 
 
 def test_no_slice_of_a_text_takes_long() -> None:
