@@ -79,7 +79,7 @@ def is_close(retry_after_s: float, actual_s: float) -> bool:
 def load(server: Server, reason: Reason, accepted_at: list[float]) -> Iterator[None]:
     """Keep the server full until the block ends; add when requests were sent that were accepted.
 
-    Answers that run then end with the server.
+    Whether one was is known when it is answered: the answers that run at the end are waited for.
     """
     over = threading.Event()
 
@@ -89,18 +89,19 @@ def load(server: Server, reason: Reason, accepted_at: list[float]) -> Iterator[N
             start, is_accepted = time.monotonic(), False
             with suppress(OSError, http.client.HTTPException):  # the server has ended
                 is_accepted = ask(server, reason.make_load(server, draws)) is None
-            if over.is_set():
-                return
             if is_accepted and reason.is_shared:
                 accepted_at.append(start)
             over.wait(reason.pause_s if is_accepted else draws.uniform(*RETURN_S))
 
-    for seed in range(reason.num_clients):
-        threading.Thread(target=keep_asking, args=(seed,), daemon=True).start()
+    threads = [threading.Thread(target=keep_asking, args=(seed,)) for seed in range(reason.num_clients)]
+    for thread in threads:
+        thread.start()
     try:
         yield
     finally:
         over.set()
+        for thread in threads:
+            thread.join()
 
 
 def ask(server: Server, probe: Post) -> float | None:
