@@ -209,7 +209,7 @@ class EngineCore:
         self.scheduler.record_step(scheduled.output, scheduled.num_draft_tokens, now, seconds)
         self.counters.steps += 1
         self.counters.step_seconds += seconds
-        self.wait_estimator.record_step(scheduled, now, seconds)
+        self.wait_estimator.record_step(scheduled, now, seconds, time.thread_time())
         has_prompt, num_new = scheduled.has_prompt, scheduled.num_newly_scheduled
         stats = StepStats(scheduled.num_tokens, num_processed_tokens, num_new, has_prompt, seconds, failed)
         self.on_step(stats)

@@ -1,7 +1,8 @@
 """Learns how long steps take, by the tokens that they compute and the context that they read.
 
-An answer's steps become longer as it grows: each reads the keys and values of all tokens before. Knows counts
-and seconds of steps, on any device.
+An answer's steps become longer as it grows: each reads the keys and values of all tokens before. The costs
+are in CPU time of the engine's thread, which hardly depends on what else the machine does. If the thread
+waits for a device without using any, the context seems to have no cost. Knows counts and seconds of steps.
 """
 
 import math
@@ -14,27 +15,26 @@ MIN_STEP_S = 1e-6
 
 
 class StepCost:
-    """The costs of a step, of a token and of a token of context, none of them negative.
+    """The CPU seconds of a step, of a token and of a token of context, none of them negative.
 
-    The costs make the sum of the squares of all relative errors least. Single long pauses hardly count then.
+    They make the sum of the squares of all relative errors least. Single long pauses hardly count then.
     """
 
     def __init__(self) -> None:
-        self._costs = [0.0, 0.0, 0.0]  # seconds
-        # Sums over the steps of their counts by their seconds: of the products of two, and of each.
+        self._costs = [0.0, 0.0, 0.0]
+        # Sums over the steps of their counts by their CPU seconds: of the products of two, and of each.
         self._products = [[0.0, 0.0, 0.0] for _ in self._costs]
         self._sums = [0.0, 0.0, 0.0]
         self._recent_counts, self._recent_s = [0.0, 0.0, 0.0], 0.0
 
-    def record(self, num_tokens: int, num_context_tokens: int, seconds: float) -> None:
+    def record(self, num_tokens: int, num_context_tokens: int, seconds: float, cpu_s: float) -> None:
         """Count a step that computed num_tokens and read the keys and values of num_context_tokens."""
-        seconds = max(seconds, MIN_STEP_S)
-        counts = (1, num_tokens, num_context_tokens)
+        counts, cpu_s = (1, num_tokens, num_context_tokens), max(cpu_s, MIN_STEP_S)
         weight = math.exp(-seconds / SPEED_MEMORY_S)
         self._recent_s = self._recent_s * weight + seconds
         for index, count in enumerate(counts):
             self._recent_counts[index] = self._recent_counts[index] * weight + count
-        self._fit([count / seconds for count in counts], math.exp(-seconds / MEMORY_S))
+        self._fit([count / cpu_s for count in counts], math.exp(-seconds / MEMORY_S))
 
     def _fit(self, ratios: list[float], weight: float) -> None:
         """Improve each cost in turn: coordinate descent for non-negative least squares."""

@@ -50,7 +50,7 @@ class WaitEstimator:
     def __init__(self, scheduler: Scheduler) -> None:
         self.scheduler = scheduler
         self._step_cost = StepCost()
-        self._last_step_s = 0.0
+        self._last_step_s = self._thread_s = 0.0
         self._is_idle = True
         self.is_full = False
         self.lengths: deque[float] = deque(maxlen=MAX_ANSWERS)
@@ -61,12 +61,16 @@ class WaitEstimator:
         """Seconds from one step to the next, as recently measured; 0 before the first."""
         return self._step_cost.step_s()
 
-    def record_step(self, step: ScheduledStep, now: float, seconds: float) -> None:
-        """Count a step that ended at `now` and took `seconds`. The time before it counts too, unless idle."""
+    def record_step(self, step: ScheduledStep, now: float, seconds: float, thread_s: float) -> None:
+        """Count a step that ended at `now` and took `seconds`. The time before it counts too, unless idle.
+
+        thread_s: CPU time that the engine's thread has used so far.
+        """
         if not self._is_idle:
             seconds = now - self._last_step_s
         self._last_step_s, self._is_idle = now, False
-        self._step_cost.record(step.num_tokens, step.num_context_tokens, seconds)
+        self._step_cost.record(step.num_tokens, step.num_context_tokens, seconds, thread_s - self._thread_s)
+        self._thread_s = thread_s
         self.is_full = step.num_tokens >= FULL_SHARE * step.token_budget
 
     def record_idle(self) -> None:

@@ -38,7 +38,7 @@ def make_step(num_tokens: int, running: SequenceOf[Sequence] = ()) -> ScheduledS
 def estimator(running: list[Sequence], waiting: list[Sequence] | None = None) -> WaitEstimator:
     scheduler = SimpleNamespace(running=running, waiting=waiting or [], step_budget=BUDGET)
     estimator = WaitEstimator(scheduler)  # type: ignore[arg-type]
-    estimator.record_step(make_step(2), 100.0, 0.1)
+    estimator.record_step(make_step(2), 100.0, 0.1, 100.0)
     return estimator
 
 
@@ -59,7 +59,7 @@ def test_answers_are_expected_to_end_where_recent_ones_did() -> None:
     assert waits.first_end_s() == pytest.approx((1.0 + 3.0) / 2)
     for _ in range(32):
         waits.record_answer(make_answer(1000, 1000), "length")
-    waits.record_step(make_step(2), 100.1, 0.1)
+    waits.record_step(make_step(2), 100.1, 0.1, 100.1)
     assert waits.first_end_s() == pytest.approx(99.0)
 
 
@@ -68,9 +68,9 @@ def test_the_first_end_is_computed_again_after_a_while() -> None:
     waits = estimator(running)
     assert waits.first_end_s() == pytest.approx(4.0)
     running[0].token_ids.append(5)
-    waits.record_step(make_step(2), 100.04, 0.04)
+    waits.record_step(make_step(2), 100.04, 0.04, 100.04)
     assert waits.first_end_s() == pytest.approx(4.0)
-    waits.record_step(make_step(2), 100.08, 0.04)
+    waits.record_step(make_step(2), 100.08, 0.04, 100.08)
     assert waits.first_end_s() == pytest.approx(39 * waits.step_s, rel=0.001)
 
 
@@ -104,7 +104,7 @@ def test_waiting_prompts_start_as_running_answers_end() -> None:
 
 def test_prompts_that_wait_for_the_budget_start_as_fast_as_prompts_are_computed() -> None:
     waits = estimator([make_answer(1, 1000)], [make_answer(0, 10, 1000)])
-    waits.record_step(make_step(BUDGET), 100.1, 0.1)
+    waits.record_step(make_step(BUDGET), 100.1, 0.1, 100.1)
     assert waits.drained_s(5 * BUDGET) == pytest.approx(0.5)
 
 
@@ -113,7 +113,7 @@ def test_the_time_of_a_step_follows_the_load_and_no_idle_time() -> None:
     waits.record_idle()
     for interval in [0.1] * 50 + [0.4] * 50:
         now += interval
-        waits.record_step(make_step(2), now, 0.09)
+        waits.record_step(make_step(2), now, 0.09, now)
     assert waits.first_end_s() == pytest.approx(4.0, rel=0.1)
 
 
@@ -123,7 +123,7 @@ def test_pauses_between_answers_are_no_time_of_a_step(pause_s: float) -> None:
     for _ in range(50):
         waits.record_idle()
         now += pause_s + 0.1
-        waits.record_step(make_step(1), now, 0.1)
+        waits.record_step(make_step(1), now, 0.1, now)
     assert waits.first_end_s() == pytest.approx(1.0)
 
 
@@ -172,8 +172,8 @@ def test_an_adapter_is_unused_after_the_last_of_its_answers() -> None:
 
 
 def test_steps_that_take_longer_as_answers_grow_are_expected_to_do_so() -> None:
-    """Four requests with 16 answers each, on a machine whose speed varies from step to step."""
-    draws, now = random.Random(0), 100.0
+    """Four requests with 16 answers each, of which each step takes another time."""
+    draws, now, thread_s = random.Random(0), 100.0, 100.0
     running: list[Sequence] = []
     waits = estimator(running)
     estimates: list[tuple[float, float]] = []  # expected and actual waits
@@ -185,9 +185,10 @@ def test_steps_that_take_longer_as_answers_grow_are_expected_to_do_so() -> None:
                 sequence.submission = request * 64 + len(running)
         while all(len(sequence.token_ids) < sequence.max_len for sequence in running):
             context = sum(sequence.num_computed_tokens for sequence in running)
-            seconds = (8e-3 + 2e-6 * context) * draws.lognormvariate(0.0, 0.2)
+            cpu_s = (8e-3 + 2e-6 * context) * draws.lognormvariate(0.0, 0.2)
+            seconds, thread_s = 2 * cpu_s, thread_s + cpu_s
             now += seconds
-            waits.record_step(make_step(64, running), now, seconds)
+            waits.record_step(make_step(64, running), now, seconds, thread_s)
             for sequence in running:
                 sequence.token_ids.append(5)
                 sequence.num_computed_tokens += 1

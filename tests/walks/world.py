@@ -31,7 +31,7 @@ class SteppedClock:
     def monotonic(self) -> float:
         return self.now
 
-    perf_counter = monotonic
+    perf_counter = thread_time = monotonic
 
 
 class World:
