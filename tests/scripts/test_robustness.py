@@ -4,6 +4,7 @@ import pytest
 
 from scripts.robustness.bystanders import Waits, figures_of
 from scripts.robustness.figures import JudgedFigure, exit_code, print_table
+from scripts.robustness.gaps import figure_of
 from scripts.robustness.goodput import mean_ratio
 from scripts.robustness.hostile_inputs import INPUTS
 from scripts.robustness.killed_replicas import StreamedAnswer, Tally
@@ -35,6 +36,16 @@ def test_long_waits_changed_texts_and_memory_are_missed() -> None:
 
 def test_a_machine_on_which_an_idle_server_is_slow_cannot_tell() -> None:
     assert verdicts(Waits([0.2], [0.15], [0.07], {b"text"}, [100.0])) == [None, None, True, True]
+
+
+@pytest.mark.parametrize(
+    ("kind", "statuses", "is_met"),
+    [("chats", {200}, True), ("chats", {400}, False), ("body: ASCII", {400}, True), ("chats", {0}, False)],
+)
+def test_a_gap_counts_beside_requests_that_are_answered_as_they_should_be(
+    kind: str, statuses: set[int], is_met: bool
+) -> None:
+    assert figure_of(kind, ALONE, ALONE, statuses).is_met == is_met
 
 
 def test_a_missed_figure_fails_the_command(capsys: pytest.CaptureFixture[str]) -> None:
