@@ -20,8 +20,9 @@ CHAR_BYTES = 4  # at most, of a character in UTF-8
 # The first byte of a character in UTF-8 is less than this: the widest character of a text with its memory.
 MAX_CHARS = ((0x80, 0x7F), (0xC4, 0xFF), (0xF0, 0xFFFF))
 
-# Of CPython, docs.python.org/3/c-api/unicode.html: creates a text with a size and a widest character; copies
-# characters (to, to_start, from, from_start, how_many) into a text that nobody else refers to.
+# Functions of CPython's C API, docs.python.org/3/c-api/unicode.html. The first creates a text of a size and a
+# widest character; the other one copies characters into a text that nobody else refers to: to, to_start,
+# from, from_start, how_many.
 new_text = ctypes.PYFUNCTYPE(ctypes.py_object, ctypes.c_ssize_t, ctypes.c_uint32)(
     ("PyUnicode_New", ctypes.pythonapi)
 )
@@ -90,7 +91,7 @@ class LongStrings:
         slices = [*text_slices(between)]
         for index, between in zip(rest[::2], rest[1::2], strict=True):
             slices += [*self._runs[int(index)], *text_slices(between)]
-        return joined(slices), len(rest) // 2
+        return join(slices), len(rest) // 2
 
 
 def items(value: Any) -> Iterator[tuple[Any, Any]]:
@@ -100,7 +101,7 @@ def items(value: Any) -> Iterator[tuple[Any, Any]]:
         yield from enumerate(value)
 
 
-def joined(slices: Sequence[TextSlice]) -> str:
+def join(slices: Sequence[TextSlice]) -> str:
     """The text of all slices. No call copies more than one, or converts it to the width of the others."""
     text: str = new_text(sum(len(each.text) for each in slices), max(each.max_char for each in slices))
     start = 0

@@ -97,39 +97,40 @@ class WaitEstimator:
 
         In each scenario, every answer has one of its likely lengths.
         """
-        lengths, token_budget = tuple(self.lengths), self.scheduler.step_budget
         num_scenarios, groups = 0, defaultdict[int | None, list[Iterator[float]]](list)
-        for index, sequence in enumerate(tuple(self.scheduler.running)):
-            steps = remaining_steps(sequence, lengths, token_budget)
+        running = tuple(self.scheduler.running)
+        remaining = self._remaining_steps(running)
+        for index, (sequence, steps) in enumerate(zip(running, remaining, strict=True)):
             num_scenarios = max(num_scenarios, len(steps))
             # Each answer begins with another of its lengths: scenario i is the i-th of all of them.
             shifted = islice(cycle(steps), index % len(steps), None)
             groups[group_of(sequence)].append(shifted)
         groups.pop(None, None)
-        self._add_waiting(groups, group_of)
+        running_ends = ends_of(remaining)
+        self._add_waiting(groups, group_of, running_ends.copy())
         if not (groups and self.step_s):
             return None
         ends = [zip_with(max, iterators) for iterators in groups.values()]
-        return self._seconds(sum(islice(zip_with(min, ends), num_scenarios)) / num_scenarios)
+        num_steps = sum(islice(zip_with(min, ends), num_scenarios)) / num_scenarios
+        return self._seconds(num_steps, running_ends[0])
 
     def _add_waiting(
-        self, groups: dict[int | None, list[Iterator[float]]], group_of: Callable[[Sequence], int | None]
+        self,
+        groups: dict[int | None, list[Iterator[float]]],
+        group_of: Callable[[Sequence], int | None],
+        running_ends: list[float],
     ) -> None:
         """A group that runs in part ends with the last of its sequences that wait."""
         waiting = tuple(self.scheduler.waiting)
-        for sequence, _, end in self._waiting_spans(waiting[:MAX_WAITING], self._running_ends()):
+        for sequence, _, end in self._waiting_spans(waiting[:MAX_WAITING], running_ends):
             if (group := group_of(sequence)) in groups:
                 groups[group].append(repeat(end))
         for sequence in waiting[MAX_WAITING:]:
             groups.pop(group_of(sequence), None)  # others end earlier
 
-    def _running_ends(self) -> list[float]:
-        """In how many steps the running answers end: a heap."""
+    def _remaining_steps(self, running: SequenceOf[Sequence]) -> list[SequenceOf[float]]:
         lengths, token_budget = tuple(self.lengths), self.scheduler.step_budget
-        running = tuple(self.scheduler.running)
-        ends = [mean(remaining_steps(sequence, lengths, token_budget)) for sequence in running]
-        heapq.heapify(ends)
-        return ends
+        return [remaining_steps(sequence, lengths, token_budget) for sequence in running]
 
     def _waiting_spans(
         self, waiting: SequenceOf[Sequence], ends: list[float]
@@ -150,26 +151,28 @@ class WaitEstimator:
 
         While steps are full, prompts wait for the token budget. Else each waits for a running answer to end.
         """
-        ends = self._running_ends()
+        ends = ends_of(self._remaining_steps(tuple(self.scheduler.running)))
         if not (ends and self.step_s):
             return None
         if self.is_full:
             return self.step_s * excess / self.scheduler.step_budget
+        first_end = ends[0]
         for sequence, start, _ in self._waiting_spans(tuple(self.scheduler.waiting), ends):
             excess -= sequence.num_prompt_tokens
             if excess <= 0:
-                return self._seconds(start)
-        return self._seconds(ends[0])
+                return self._seconds(start, first_end)
+        return self._seconds(ends[0], first_end)
 
-    def _seconds(self, num_steps: float) -> float:
+    def _seconds(self, num_steps: float, first_end: float) -> float:
         """Seconds of the next steps.
 
-        The context grows until the first answer ends. From then on, others begin where some end.
+        The context grows until step `first_end`, in which an answer ends. From then on, others take the
+        places of those that end.
         """
         if not num_steps:
             return 0.0
         running = tuple(self.scheduler.running)
-        growing_steps = min(num_steps, min(self._running_ends(), default=0.0))
+        growing_steps = min(num_steps, first_end)
         mean_growth = growing_steps * (1 - growing_steps / (2 * num_steps))
         num_context_tokens = sum(len(sequence.token_ids) for sequence in running)
         return num_steps * self._step_cost.step_s(num_context_tokens + mean_growth * len(running))
@@ -182,6 +185,13 @@ def remaining_steps(sequence: Sequence, lengths: SequenceOf[float], token_budget
     # No min(): a call for each length of each answer takes most of the time of an estimate.
     likely_lengths = [length if length < limit else limit for length in lengths if length > num_tokens]
     return [length + num_more for length in likely_lengths or [limit]]
+
+
+def ends_of(remaining: SequenceOf[SequenceOf[float]]) -> list[float]:
+    """In how many steps answers end, each of which may take one of its remaining numbers of steps: a heap."""
+    ends = [mean(steps) for steps in remaining]
+    heapq.heapify(ends)
+    return ends
 
 
 def zip_with(

@@ -42,7 +42,7 @@ def test_a_machine_on_which_an_idle_server_is_slow_cannot_tell() -> None:
     ("kind", "statuses", "is_met"),
     [("chats", {200}, True), ("chats", {400}, False), ("body: ASCII", {400}, True), ("chats", {0}, False)],
 )
-def test_a_gap_counts_beside_requests_that_are_answered_as_they_should_be(
+def test_a_gap_counts_while_requests_are_answered_as_they_should_be(
     kind: str, statuses: set[int], is_met: bool
 ) -> None:
     assert figure_of(kind, ALONE, ALONE, statuses).is_met == is_met
