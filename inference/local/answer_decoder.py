@@ -9,7 +9,7 @@ from typing import Literal, cast
 from inference.engine.sequence import StepOutput, TopLogprobs
 from inference.metrics import AnswerStats
 from inference.text.detokenizer import Detokenizer
-from inference.text.stop_strings import StopMatcher, StopStrings, TokenEndMatcher, TokenEndStops
+from inference.text.stop_strings import StopMatcher, TokenEndMatcher
 from inference.text.tool_parsers.stream import ToolParser
 from inference.text.vocabulary import Vocabulary
 from inference.types import (
@@ -200,19 +200,4 @@ def to_top_logprobs(vocabulary: Vocabulary, top_logprobs: TopLogprobs) -> tuple[
     return tuple(
         TopLogprob(token_id, vocabulary.text(token_id), logprob, token_id in vocabulary.special_ids)
         for token_id, logprob in top_logprobs
-    )
-
-
-def stop_strings_for(
-    request: GenerationRequest, template_stops: tuple[str, ...]
-) -> StopStrings | TokenEndStops | None:
-    """The stop strings of a request; None if it has none. template_stops never appear in the text."""
-    if not request.stop and not template_stops:
-        return None
-    if request.stop_at_token_end:
-        return TokenEndStops(request.stop + template_stops)
-    return (
-        StopStrings(template_stops, request.stop)
-        if request.include_stop_str_in_output
-        else StopStrings(request.stop + template_stops)
     )

@@ -6,7 +6,6 @@ Knows which module handles which part of a request. Computes nothing itself.
 import asyncio
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -14,23 +13,22 @@ from inference.backend import Adapters, Stream
 from inference.backend_load import BackendLoad
 from inference.engine.engine import Engine
 from inference.engine.sequence import OutputSink
-from inference.errors import MaxTokensTooLarge, NotFound, NotImplementedHere, TooLong
-from inference.local.answer_decoder import AnswerDecoder, stop_strings_for
+from inference.errors import NotFound, NotImplementedHere, TooLong
+from inference.local.answer_decoder import AnswerDecoder
 from inference.local.backend_model import BackendModel
 from inference.local.embedding_inputs import EmbeddingInputs
 from inference.local.embeddings import EmbeddingStream, embed_inputs
 from inference.local.engine_probe import EngineProbe
-from inference.local.input_processor import InputProcessor, is_chat
+from inference.local.input_processor import InputProcessor
+from inference.local.output_processor import OutputProcessor
 from inference.local.output_stream import LocalStream, OutputCollector
 from inference.local.pending_stream import GrammarStage
-from inference.local.resolve_sampling import normalise_sampling, with_seeds
+from inference.local.resolve_request import RequestResolver, ResolvedRequest
 from inference.local.tool_calling import ToolCalling
 from inference.lora.registry import AdapterRegistry
-from inference.metrics import AnswerStats, ModelMetrics
+from inference.metrics import ModelMetrics
 from inference.model.memory_usage import devices
 from inference.structured_output import GrammarCompiler, GrammarMatcher
-from inference.text.detokenizer import make_detokenizer
-from inference.text.tokenizer import bad_words_ids
 from inference.text.tokenizer_config import tokenizer_config
 from inference.text.vocabulary import Vocabulary
 from inference.tokenized import Tokenized
@@ -88,6 +86,8 @@ class LocalBackend:
         self._grammar_stage = GrammarStage(compiler)
         chat_template = self._input_processor.chat_template
         self._tool_calling = ToolCalling(settings.tool_format, chat_template, self._vocabulary)
+        self._request_resolver = RequestResolver(model, self._vocabulary)
+        self._output_processor = OutputProcessor(model, self._vocabulary, chat_template, self._tool_calling)
         self._info = ModelInfo(
             model.id,
             model.context,
@@ -105,56 +105,47 @@ class LocalBackend:
         return self._engine.closed_reason or self._engine_probe.unavailable_reason()
 
     def generate(self, request: GenerationRequest) -> Stream:
-        start_s = time.monotonic()
+        arrived_s = time.monotonic()
         check_request(request, self._model.vocab)
         request = limit_answers(request, self._settings.max_answer_tokens)
         if request.adapter is not None:
-            self._check_adapter(request)
+            self._check_adapter(request.adapter)
         token_ids = self._input_processor.prompt_token_ids(request)
         constraint, field = self._constraint(request)
-        resolved = self._resolve(request, token_ids, has_grammar=constraint is not None)
-        return self._grammar_stage.open(constraint, field, partial(self._submit, request, resolved, start_s))
+        resolved = self._request_resolver.resolve(
+            request, token_ids, has_grammar=constraint is not None, arrived_s=arrived_s
+        )
+        return self._grammar_stage.open(constraint, field, partial(self._submit, resolved))
 
-    def _submit(
-        self,
-        request: GenerationRequest,
-        resolved: GenerationRequest,
-        start_s: float,
-        matcher: GrammarMatcher | None,
-    ) -> Stream:
-        """Start the answers; `resolved` is what _resolve returns. Their adapter stays until they end."""
+    def _submit(self, resolved: ResolvedRequest, matcher: GrammarMatcher | None) -> Stream:
+        """Start the answers. The weights of their adapter stay in memory until they end."""
+        request = resolved.request
         if request.adapter is None or self._adapters is None:
-            return self._start(request, resolved, start_s, matcher)
+            return self._start(resolved, matcher)
         lease = self._adapters.lease(request.adapter, request.n)
         try:
-            resolved = replace(resolved, adapter_number=lease.number)
-            return self._start(request, resolved, start_s, matcher, lease.watch)
+            return self._start(resolved.with_adapter_number(lease.number), matcher, lease.watch)
         except BaseException:
             lease.cancel()
             raise
 
     def _start(
-        self,
-        request: GenerationRequest,
-        resolved: GenerationRequest,
-        start_s: float,
-        matcher: GrammarMatcher | None,
-        watch: WatchSinks = tuple,
+        self, resolved: ResolvedRequest, matcher: GrammarMatcher | None, watch: WatchSinks = tuple
     ) -> Stream:
-        resolved_requests = with_seeds(resolved, self._settings.default_seed)
+        request, engine_requests = resolved.request, resolved.with_seeds(self._settings.default_seed)
         answer_stats = self._metrics.start_answers(
-            len(resolved.prompt_token_ids),
-            max_tokens=resolved.max_tokens or 0,
-            num_answers=len(resolved_requests),
-            prepared_s=time.monotonic() - start_s,
+            len(request.prompt_token_ids),
+            max_tokens=request.max_tokens or 0,
+            num_answers=len(engine_requests),
+            prepared_s=resolved.prepared_s,
         )
-        answer_decoders = self._answer_decoders(request, resolved_requests, answer_stats)
-        if resolved.sampling.penalty_alpha:
-            return LocalStream(self._start_search(resolved, matcher, answer_decoders, watch))
+        answer_decoders = self._output_processor.answer_decoders(resolved, engine_requests, answer_stats)
+        if request.sampling.penalty_alpha:
+            return LocalStream(self._start_search(request, matcher, answer_decoders, watch))
         collector = OutputCollector(answer_decoders, self._engine.abort)
-        matchers = [matcher.copy() for _ in resolved_requests] if matcher else ()
+        matchers = [matcher.copy() for _ in engine_requests] if matcher else ()
         sinks = watch(collector.sinks())
-        collector.sequence_ids = self._engine.submit(resolved_requests, sinks, matchers)
+        collector.sequence_ids = self._engine.submit(engine_requests, sinks, matchers)
         return LocalStream(collector)
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
@@ -196,35 +187,9 @@ class LocalBackend:
         self._engine.stop()
         self._on_close()
 
-    def _resolve(
-        self, request: GenerationRequest, token_ids: tuple[int, ...], has_grammar: bool
-    ) -> GenerationRequest:
-        """The request as the engine needs it (see Sequence.request), except for the seed."""
-        sampling = normalise_sampling(request.sampling, self._model.vocab)
-        if request.bad_words:
-            banned_runs = bad_words_ids(request.bad_words, self._vocabulary)
-            sampling = replace(sampling, bad_words_ids=sampling.bad_words_ids + banned_runs)
-        # Behind a complete structured output only end tokens are allowed, so they must end the answer.
-        ignores_eos = request.ignore_eos and not has_grammar
-        return replace(
-            request,
-            prompt=token_ids,
-            sampling=sampling,
-            max_tokens=self._max_output_tokens(request, token_ids),
-            stop_token_ids=request.stop_token_ids + (() if ignores_eos else tuple(self._model.eos_token_ids)),
-        )
-
-    def _check_adapter(self, request: GenerationRequest) -> None:
-        if self._adapters is None or not self._adapters.has(str(request.adapter)):
-            raise NotFound(f"adapter {request.adapter!r} not found")
-
-    def _max_output_tokens(self, request: GenerationRequest, token_ids: tuple[int, ...]) -> int:
-        available = self._model.context - (0 if self._model.is_encoder_decoder else len(token_ids))
-        if request.max_tokens is None:
-            return available
-        if request.reject_if_too_long and request.max_tokens > available:
-            raise MaxTokensTooLarge(self._model.context, len(token_ids), request.max_tokens)
-        return min(request.max_tokens, available)
+    def _check_adapter(self, name: str) -> None:
+        if self._adapters is None or not self._adapters.has(name):
+            raise NotFound(f"adapter {name!r} not found")
 
     def _constraint(self, request: GenerationRequest) -> tuple[Constraint | None, str]:
         """(the answers' constraint, its field in errors). A forced tool call overrides the request's."""
@@ -248,34 +213,3 @@ class LocalBackend:
         collector.sequence_ids = range(len(answer_decoders))
         abort = self._contrastive(request, matcher, watch(collector.sinks()))
         return collector
-
-    def _answer_decoders(
-        self,
-        request: GenerationRequest,
-        resolved_requests: list[GenerationRequest],
-        answer_stats: list[AnswerStats],
-    ) -> list[AnswerDecoder]:
-        """The decoder of the answer to each of resolved_requests."""
-        is_chat_prompt = not isinstance(request.prompt, str) and is_chat(request.prompt)
-        chat_template = self._input_processor.chat_template
-        starts_message = is_chat_prompt and not request.template.continue_final_message
-        is_continued = not starts_message and not self._model.is_encoder_decoder
-        stop_strings = stop_strings_for(request, chat_template.stops if is_chat_prompt else ())
-        return [
-            AnswerDecoder(
-                index,
-                resolved,
-                # A message starts a new text; a completion continues the text of its prompt.
-                detokenizer=make_detokenizer(
-                    self._vocabulary,
-                    resolved.prompt_token_ids if is_continued else (),
-                    show_special=request.show_special,
-                    strip_leading=starts_message and bool(chat_template.fallback_reason),
-                ),
-                stop_matcher=stop_strings.new_matcher() if stop_strings else None,
-                tool_parser=self._tool_calling.parser_for(request, index) if request.tools else None,
-                eos_token_ids=self._model.eos_token_ids,
-                answer_stats=stats,
-            )
-            for index, (resolved, stats) in enumerate(zip(resolved_requests, answer_stats, strict=True))
-        ]

@@ -168,10 +168,13 @@ def requested_format(request: GenerationRequest) -> ToolFormat | None:
 
 def prompt_field(request: GenerationRequest) -> str:
     """The prompt's name in an error: messages for a chat."""
-    return "prompt" if isinstance(request.prompt, str) or not is_chat(request.prompt) else "messages"
+    return "messages" if is_chat(request.prompt) else "prompt"
 
 
-def is_chat(prompt: Sequence[int] | Sequence[Message]) -> TypeGuard[Sequence[Message]]:
+def is_chat(prompt: str | Sequence[int] | Sequence[Message]) -> TypeGuard[Sequence[Message]]:
+    """Whether the prompt is a conversation. Raises BadRequest for one without ids or messages."""
+    if isinstance(prompt, str):
+        return False
     if not prompt:
         raise BadRequest("prompt", "is empty")
     return isinstance(prompt[0], Message)

@@ -8,7 +8,6 @@ from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.errors import BadRequest, MaxTokensTooLarge, Overloaded, TooLong
 from inference.local import LocalBackend
 from inference.local.backend import MAX_DETOKENIZE_IDS
-from inference.local.resolve_sampling import with_seeds
 from inference.sampling import Sampling
 from inference.types import (
     CallDelta,
@@ -119,18 +118,6 @@ def test_a_random_seed_is_used_and_reported(backend: LocalBackend, engine: FakeE
     stream = backend.generate(GenerationRequest("The", SAMPLED))
     engine.say([5], reason="length")
     assert list(stream)[-1] == Finished(0, "length", num_tokens=1, seed=engine.requests[0].sampling.seed)
-
-
-def test_a_default_seed_counts_for_requests_without_one() -> None:
-    sampled = Sampling(temperature=0.5)
-    assert seeds_of(sampled, 0) == [0, 1]
-    assert seeds_of(replace(sampled, seed=7), 0) == [7, 8]
-    assert seeds_of(replace(sampled, greedy=True, seed=7), 0) == [None, None]
-
-
-def seeds_of(sampling: Sampling, default_seed: int) -> list[int | None]:
-    resolved = with_seeds(GenerationRequest("", sampling, n=2), default_seed)
-    return [each.sampling.seed for each in resolved]
 
 
 def test_several_answers_have_different_seeds(backend: LocalBackend, engine: FakeEngine) -> None:
