@@ -16,6 +16,7 @@ from inference.engine.background import BackgroundTask
 from inference.engine.chunking import CHUNK_SIZE
 from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
+from inference.engine.options import EngineOptions
 from inference.engine.sampling import triton_sampling
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
 from inference.engine.speculation.draft_model import DraftModel
@@ -154,13 +155,15 @@ def create_engine(
     return Engine(
         runner,
         sampler,
-        max_batch_tokens=settings.max_batch_tokens,
-        max_queued_tokens=settings.max_queued_tokens,
-        admission_policy=WaitingServedRatio(ratio, settings.max_waiting_tokens) if ratio else None,
-        prefix_caching=settings.prefix_caching,
-        speculate=settings.speculate,
-        prefill_chunk_size=prefill_chunk_size,
-        draft_model=draft_model,
+        EngineOptions(
+            max_batch_tokens=settings.max_batch_tokens,
+            max_queued_tokens=settings.max_queued_tokens,
+            admission_policy=WaitingServedRatio(ratio, settings.max_waiting_tokens) if ratio else None,
+            prefix_caching=settings.prefix_caching,
+            speculate=settings.speculate,
+            prefill_chunk_size=prefill_chunk_size,
+            draft_model=draft_model,
+        ),
     )
 
 

@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
 from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.engine.speculation.ngram_proposer import NgramProposer
@@ -89,7 +90,9 @@ def engine(family: str, dtype: torch.dtype, deterministic: bool) -> Engine:
     sampler = (BatchInvariantSampler if deterministic else Sampler)(VOCAB)
     chunk = CHUNK if deterministic else 0
     return Engine(
-        selected.runner, sampler, max_batch_tokens=24, max_queued_tokens=10_000, prefill_chunk_size=chunk
+        selected.runner,
+        sampler,
+        EngineOptions(max_batch_tokens=24, max_queued_tokens=10_000, prefill_chunk_size=chunk),
     )
 
 
@@ -177,7 +180,9 @@ def test_no_answer_of_the_fused_runner_depends_on_its_neighbours(
         model, **bounds, deterministic=True, allowed_runners=BATCH_INVARIANT, quantize=quantize
     )
     served = Engine(
-        selected.runner, BatchInvariantSampler(VOCAB), max_batch_tokens=24, max_queued_tokens=10_000
+        selected.runner,
+        BatchInvariantSampler(VOCAB),
+        EngineOptions(max_batch_tokens=24, max_queued_tokens=10_000),
     )
     by_itself, together = run_alone(served), run_together(served, random.Random(7))
     assert [each.compared for each in together] == [each.compared for each in by_itself]

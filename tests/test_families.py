@@ -7,6 +7,7 @@ import pytest
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.model import select_runner
 from tests.engine.engine_answers import generate_reference, run_until_idle, submit
@@ -31,7 +32,7 @@ def engine(model: PreTrainedModel, kinds: Sequence[str] = select_runner.RUNNERS)
     runner = select_runner.select_runner(
         model, max_sequences=4, context=64, kv_memory_bytes=1 << 24, allowed_runners=kinds
     ).runner
-    return Engine(runner, Sampler(VOCAB), max_batch_tokens=16, max_queued_tokens=10_000)
+    return Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=16, max_queued_tokens=10_000))
 
 
 @pytest.mark.parametrize("family", families())

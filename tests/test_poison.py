@@ -6,6 +6,7 @@ import pytest
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.errors import Internal
@@ -55,7 +56,7 @@ def test_a_request_whose_logits_overflow_affects_no_other(family: str, kv_dtype:
     runner = select_runner.select_runner(
         poisoned(family), max_sequences=3, context=64, kv_memory_bytes=1 << 24, kv_dtype=kv_dtype
     ).runner
-    engine = Engine(runner, Sampler(POISON), max_batch_tokens=64, max_queued_tokens=1000)
+    engine = Engine(runner, Sampler(POISON), EngineOptions(max_batch_tokens=64, max_queued_tokens=1000))
     alone = submit(engine, PROMPT)
     run_until_idle(engine)
     together = [submit(engine, prompt) for prompt in ((*PROMPT, POISON, *PROMPT[:9]), PROMPT, PROMPT[:5])]

@@ -15,6 +15,7 @@ import pytest
 from hypothesis import strategies as st
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.model.batch import Runner
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
@@ -146,7 +147,7 @@ def served(name: str) -> tuple[FaultyRunner, ModelReference]:
 
 def world(name: str, event_counts: Counter[str]) -> World:
     runner, reference = served(name)
-    engine = Engine(runner, Sampler(VOCAB), max_batch_tokens=24, max_queued_tokens=10_000)
+    engine = Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=24, max_queued_tokens=10_000))
     return make_world(
         engine,
         reference,

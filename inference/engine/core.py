@@ -13,6 +13,7 @@ from inference.engine.background import BackgroundQueue
 from inference.engine.chunking import Chunking
 from inference.engine.deadlines import Deadlines
 from inference.engine.kv.manager import create_kv_cache_manager
+from inference.engine.options import EngineOptions
 from inference.engine.out_of_memory import shrink_next_step
 from inference.engine.output_queue import OutputQueue, make_step_output
 from inference.engine.overlap_pipeline import create_pipeline
@@ -21,12 +22,10 @@ from inference.engine.pooling_policy import PoolingPolicy
 from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import OutputSink, Sequence, StepOutput
-from inference.engine.speculation.draft_model import DraftModel
 from inference.engine.speculation.proposer import create_proposer
 from inference.engine.step import ModelStep, StepResult
 from inference.engine.step_time_limit import StepTimeLimit
 from inference.engine.wait_estimator import WaitEstimator
-from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
 from inference.model.batch import CacheOp, Runner
@@ -49,29 +48,25 @@ class EngineCore:
         self,
         runner: Runner,
         sampler: Sampler,
+        options: EngineOptions,
         admission_control: AdmissionControl,
-        max_batch_tokens: int,
-        admission_policy: WaitingServedRatio | None,
-        prefix_caching: bool,
-        speculate: int,
-        prefill_chunk_size: int,
-        draft_model: DraftModel | None,
     ) -> None:
         whole_prompts = runner.capabilities.encoder_decoder or not runner.capabilities.chunked_prefill
-        chunking = Chunking(runner.context if prefill_chunk_size and whole_prompts else prefill_chunk_size)
+        chunk_size = options.prefill_chunk_size
+        chunking = Chunking(runner.context if chunk_size and whole_prompts else chunk_size)
         self.runner, self.sampler = runner, sampler
-        can_reuse = prefix_caching and not whole_prompts
+        can_reuse = options.prefix_caching and not whole_prompts
         self.kv_cache_manager = create_kv_cache_manager(runner, can_reuse, chunking)
         self.scheduler = Scheduler(
             self.kv_cache_manager,
-            max_batch_tokens=max_batch_tokens,
+            max_batch_tokens=options.max_batch_tokens,
             whole_prompts=whole_prompts,
-            admission_policy=admission_policy,
+            admission_policy=options.admission_policy,
             chunking=chunking,
             step_time_limit=StepTimeLimit(),
         )
-        max_drafts = 0 if whole_prompts or prefill_chunk_size else speculate
-        proposer = create_proposer(self.kv_cache_manager, max_drafts, draft_model)
+        max_drafts = 0 if whole_prompts or chunk_size else options.speculate
+        proposer = create_proposer(self.kv_cache_manager, max_drafts, options.draft_model)
         self.model_step = ModelStep(runner, sampler, self.kv_cache_manager, chunking)
         self.pipeline = create_pipeline(self._schedule, proposer, self.model_step, self.kv_cache_manager)
         self.admission_control = admission_control

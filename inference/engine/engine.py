@@ -21,12 +21,11 @@ from inference.engine.banned_tokens import bans_tokens, check_any_token_allowed
 from inference.engine.commands import Abort, Command, RunBackgroundTask, Stop, Submit
 from inference.engine.core import EngineCore
 from inference.engine.engine_thread import EngineThread
+from inference.engine.options import EngineOptions
 from inference.engine.output_queue import Post
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.scheduler import adapter_names
 from inference.engine.sequence import POOLING, Matcher, OutputSink, PromptLogprob, Sequence
-from inference.engine.speculation.draft_model import DraftModel
-from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
 from inference.model.batch import Runner
@@ -38,48 +37,16 @@ T = TypeVar("T")
 
 
 class Engine:
-    """Computes answers on a Runner.
+    """Computes answers on a Runner."""
 
-    max_batch_tokens    token budget of a step: each decoding sequence gets one token, prompts share the rest
-    max_queued_tokens   prompt tokens that may wait; submit raises Overloaded beyond that
-    admission_policy    when waiting sequences join the running ones; at once by default
-    prefix_caching      compute common prefixes once, if the runner supports chunked prefill
-    speculate           maximum number of draft tokens per sequence and step; 0: no speculative decoding
-    prefill_chunk_size  fixed size of prompt chunks, whatever else runs; disables speculative decoding.
-                        0: chunks fill the token budget
-    draft_model         writes the drafts; None: they are n-grams of the text
-    """
-
-    def __init__(
-        self,
-        runner: Runner,
-        sampler: Sampler,
-        *,
-        max_batch_tokens: int,
-        max_queued_tokens: int,
-        admission_policy: WaitingServedRatio | None = None,
-        prefix_caching: bool = True,
-        speculate: int = 0,
-        prefill_chunk_size: int = 0,
-        draft_model: DraftModel | None = None,
-    ) -> None:
-        self._admission_control = AdmissionControl(max_queued_tokens)
+    def __init__(self, runner: Runner, sampler: Sampler, options: EngineOptions) -> None:
+        self._admission_control = AdmissionControl(options.max_queued_tokens)
         self._inbox: SimpleQueue[Command] = SimpleQueue()
         self._ids = count()
         self._stop_error: ServerError | None = None
         self._engine_thread: EngineThread | None = None
         self._closed: Future[None] = Future()
-        self.core = EngineCore(
-            runner,
-            sampler,
-            self._admission_control,
-            max_batch_tokens=max_batch_tokens,
-            admission_policy=admission_policy,
-            prefix_caching=prefix_caching,
-            speculate=speculate,
-            prefill_chunk_size=prefill_chunk_size,
-            draft_model=draft_model,
-        )
+        self.core = EngineCore(runner, sampler, options, self._admission_control)
         self._admission_control.estimate_wait = self.core.wait_estimator.drained_s
 
     def start(self, engine_thread: EngineThread | None = None) -> None:

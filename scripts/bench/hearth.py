@@ -12,6 +12,7 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.engine.speculation.draft_model import DraftModel
@@ -55,11 +56,13 @@ class Hearth:
         self.engine = Engine(
             selected.runner,
             Sampler(selected.runner.vocab),
-            max_batch_tokens=DEFAULTS[options.device]["max_batch_tokens"],
-            max_queued_tokens=10**9,
-            prefix_caching=prefix_caching,
-            speculate=speculate,
-            draft_model=DraftModel(draft.runner, Sampler(selected.runner.vocab)) if draft else None,
+            EngineOptions(
+                max_batch_tokens=DEFAULTS[options.device]["max_batch_tokens"],
+                max_queued_tokens=10**9,
+                prefix_caching=prefix_caching,
+                speculate=speculate,
+                draft_model=DraftModel(draft.runner, Sampler(selected.runner.vocab)) if draft else None,
+            ),
         )
         self.profile = Profile(self.engine) if options.profile else None
         self.engine.start(thread)

@@ -16,6 +16,7 @@ import psutil
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.model import select_runner
@@ -82,8 +83,9 @@ class SteppedEngine:
         return Engine(
             runner or self.runner,
             Sampler(self.runner.vocab),
-            max_batch_tokens=max_batch_tokens or self.size.max_batch_tokens,
-            max_queued_tokens=10**9,
+            EngineOptions(
+                max_batch_tokens=max_batch_tokens or self.size.max_batch_tokens, max_queued_tokens=10**9
+            ),
         )
 
     @contextmanager

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.model.batch import Runner
@@ -100,7 +101,9 @@ class ParityEngine:
         self.token_ids = prompts.token_ids
         self.sampling = Sampling(greedy=True, allowed_token_ids=prompts.allowed)
         sampler = Sampler(runner.vocab)
-        self.engine = Engine(runner, sampler, max_batch_tokens=STEP_TOKENS, max_queued_tokens=10_000)
+        self.engine = Engine(
+            runner, sampler, EngineOptions(max_batch_tokens=STEP_TOKENS, max_queued_tokens=10_000)
+        )
 
     def answer_alone(self) -> list[Ids]:
         """The answers, each computed in a batch of its own."""

@@ -8,6 +8,7 @@ import pytest
 from inference.contrastive_search.task import start_contrastive_search
 from inference.engine.background import MAX_INTERLEAVED
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.errors import BadRequest, Internal, Overloaded, ServerError
 from inference.sampling import Sampling
 from tests.engine.conftest import FakeRunner, GreedySampler, RecordingSink
@@ -19,7 +20,7 @@ CONTRASTIVE = Sampling(greedy=True, penalty_alpha=0.6, top_k=4)
 @pytest.fixture
 def engine() -> Engine:
     """The tests drive its steps."""
-    return Engine(FakeRunner(), GreedySampler(), max_batch_tokens=32, max_queued_tokens=10)
+    return Engine(FakeRunner(), GreedySampler(), EngineOptions(max_batch_tokens=32, max_queued_tokens=10))
 
 
 def count_up(*_: Any, **__: Any) -> Iterator[int]:

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import NAN_LOGITS, PendingSample, SampledToken
 from inference.engine.sequence import PromptLogprob, Sequence, StepOutput
 from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, RunnerCapabilities, Swap
@@ -285,9 +286,9 @@ class Bench:
         self.engine = Engine(
             runner,
             GreedySampler(),
-            max_batch_tokens=max_batch_tokens,
-            max_queued_tokens=max_queued_tokens,
-            speculate=speculate,
+            EngineOptions(
+                max_batch_tokens=max_batch_tokens, max_queued_tokens=max_queued_tokens, speculate=speculate
+            ),
         )
         self.probe = EngineProbe(self.engine)
 

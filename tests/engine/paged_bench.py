@@ -6,6 +6,7 @@ from typing import Any
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import Matcher
 from inference.sampling import Sampling
@@ -46,9 +47,7 @@ class PagedBench:
         self.engine = Engine(
             self.runner,
             sampler or Sampler(VOCAB),
-            max_batch_tokens=32,
-            max_queued_tokens=10_000,
-            speculate=drafts,
+            EngineOptions(max_batch_tokens=32, max_queued_tokens=10_000, speculate=drafts),
         )
         self.probe = EngineProbe(self.engine)
         self.sinks: list[RecordingSink] = []

@@ -6,6 +6,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.model import select_runner
@@ -58,7 +59,7 @@ def engine(model: PreTrainedModel) -> Engine:
     runner = select_runner.select_runner(
         model, max_sequences=ROWS, context=80, kv_memory_bytes=1 << 24
     ).runner
-    return Engine(runner, Sampler(VOCAB), max_batch_tokens=48, max_queued_tokens=10_000)
+    return Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=48, max_queued_tokens=10_000))
 
 
 def generate(

@@ -7,6 +7,7 @@ import pytest
 
 from inference.engine.background import MAX_INTERLEAVED, BackgroundQueue, BackgroundTask, Work
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.errors import BadRequest, Internal, Unavailable
 from tests.engine.conftest import Bench, FakeRunner, GreedySampler
 
@@ -31,7 +32,7 @@ def failing(error: Exception) -> Work[None]:
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    engine = Engine(FakeRunner(), GreedySampler(), max_batch_tokens=32, max_queued_tokens=1000)
+    engine = Engine(FakeRunner(), GreedySampler(), EngineOptions(max_batch_tokens=32, max_queued_tokens=1000))
     engine.start()
     yield engine
     engine.stop()

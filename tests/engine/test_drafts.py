@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.sequence import Sequence
 from inference.engine.speculation.acceptance import max_drafts_of
@@ -132,7 +133,9 @@ def test_kinds_of_sampling_with_drafts_do_not_affect_each_other() -> None:
 def generate_by_kind(kinds: list[str], known: dict[str, RecordingSink]) -> dict[str, RecordingSink]:
     """The outputs for one prompt by kind of sampling; drafts are proposed where the outputs are known."""
     runner, ends = FakeRunner(max_sequences=16, kv_capacity=16 * 64), frozenset({9, END})
-    engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=64, max_queued_tokens=10_000)
+    engine = Engine(
+        runner, Sampler(runner.vocab), EngineOptions(max_batch_tokens=64, max_queued_tokens=10_000)
+    )
     if known:
         known_ids = {list(KINDS).index(kind): sink.token_ids for kind, sink in known.items()}
         probe = EngineProbe(engine)
@@ -164,7 +167,9 @@ def test_a_drafted_token_is_sampled_from_its_distribution() -> None:
     """
     draws, temperature = 500, 4.0
     runner = FakeRunner(max_sequences=32, context=16, kv_capacity=512)
-    engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=64, max_queued_tokens=100_000)
+    engine = Engine(
+        runner, Sampler(runner.vocab), EngineOptions(max_batch_tokens=64, max_queued_tokens=100_000)
+    )
     probe = EngineProbe(engine)
     oracle = OracleProposer(probe.kv_cache, {})
     oracle.draft_ids = lambda sequence: [int(torch.tensor(logits_after(sequence.token_ids)).argmax())]

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.scheduler import Scheduler
 from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
@@ -62,7 +63,9 @@ def test_the_first_output_says_how_much_of_the_prompt_was_cached(make_bench: Mak
 def test_without_prefix_caching_every_prompt_is_computed_whole() -> None:
     runner, sinks = FakeRunner(), [RecordingSink(), RecordingSink(), RecordingSink()]
     engine = Engine(
-        runner, GreedySampler(), max_batch_tokens=32, max_queued_tokens=10_000, prefix_caching=False
+        runner,
+        GreedySampler(),
+        EngineOptions(max_batch_tokens=32, max_queued_tokens=10_000, prefix_caching=False),
     )
     for group in (sinks[:2], sinks[2:]):
         engine.submit([make_request(tuple(LONG[:40]), 3)] * len(group), group)
@@ -352,7 +355,9 @@ def test_the_stats_add_up(make_bench: Make) -> None:
 
 @pytest.fixture
 def engine() -> Iterator[Engine]:
-    engine = Engine(FakeRunner(), GreedySampler(), max_batch_tokens=32, max_queued_tokens=10_000)
+    engine = Engine(
+        FakeRunner(), GreedySampler(), EngineOptions(max_batch_tokens=32, max_queued_tokens=10_000)
+    )
     engine.start()
     yield engine
     engine.stop()

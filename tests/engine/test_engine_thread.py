@@ -9,6 +9,7 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
+from inference.engine.options import EngineOptions
 from inference.model.batch import Batch
 from tests.engine.conftest import FakeRunner, GreedySampler, RecordingSink
 from tests.engine.generation_requests import make_request
@@ -81,7 +82,7 @@ def wait_until(is_done: Callable[[], bool]) -> None:
 
 
 def make_engine() -> Engine:
-    return Engine(FakeRunner(), GreedySampler(), max_batch_tokens=32, max_queued_tokens=1_000)
+    return Engine(FakeRunner(), GreedySampler(), EngineOptions(max_batch_tokens=32, max_queued_tokens=1_000))
 
 
 def test_two_engines_share_a_thread_and_one_fails_or_stops_without_the_other(
@@ -115,7 +116,9 @@ def test_a_panic_during_a_step_ends_the_engines_requests_and_not_the_thread() ->
 
     worker, sink = EngineThread("test"), RecordingSink()
     engine = Engine(
-        FakeRunner(on_forward=panic), GreedySampler(), max_batch_tokens=32, max_queued_tokens=1_000
+        FakeRunner(on_forward=panic),
+        GreedySampler(),
+        EngineOptions(max_batch_tokens=32, max_queued_tokens=1_000),
     )
     engine.start(worker)
     engine.submit([make_request((3, 4), 40)], [sink])

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import PendingSample, SampledToken, Sampler
 from inference.engine.sequence import StepOutput
 from inference.engine.step import MODEL_FAILED
@@ -458,7 +459,9 @@ def run_load(load: Load, overlap: bool) -> tuple[Engine, list[RecordingSink]]:
     rng = random.Random(5)
     runner = NextTokenRunner(load.rows, overlap)
     engine = Engine(
-        runner, Sampler(runner.vocab), max_batch_tokens=load.token_budget, max_queued_tokens=10**6
+        runner,
+        Sampler(runner.vocab),
+        EngineOptions(max_batch_tokens=load.token_budget, max_queued_tokens=10**6),
     )
     requests = [
         make_request(

@@ -9,6 +9,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sequence import StepOutput
 from inference.model.batch import Batch
 from tests.engine.conftest import NAN, POISON, Bench, FakeRunner, RecordingSink, hidden_sum
@@ -249,8 +251,8 @@ def test_an_overlapped_step_yields_embeddings() -> None:
 
     runner.forward = forward_with_sums
     bench = Bench(FakeRunner())
-    bench.engine = bench.engine.__class__(
-        runner, AsyncSampler(runner), max_batch_tokens=12, max_queued_tokens=1000
+    bench.engine = Engine(
+        runner, AsyncSampler(runner), EngineOptions(max_batch_tokens=12, max_queued_tokens=1000)
     )
     answer_sink = RecordingSink()
     bench.engine.submit([make_request((4, 5, 6), 20)], [answer_sink])

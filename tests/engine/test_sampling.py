@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.errors import BadRequest
 from inference.sampling import Sampling
@@ -17,7 +18,7 @@ EMPTY = Sampling(greedy=True, allowed_token_ids=frozenset((6, 7)), no_repeat_ngr
 @pytest.fixture
 def engine() -> Engine:
     runner = FakeRunner(max_sequences=16, kv_capacity=16 * 64)
-    return Engine(runner, Sampler(runner.vocab), max_batch_tokens=64, max_queued_tokens=10_000)
+    return Engine(runner, Sampler(runner.vocab), EngineOptions(max_batch_tokens=64, max_queued_tokens=10_000))
 
 
 def generate_together(engine: Engine, shapes: dict[str, Sampling]) -> dict[str, RecordingSink]:

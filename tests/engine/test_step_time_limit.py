@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.step_time_limit import MAX_RATIO, MIN_LIMIT_S, MIN_PROMPT_TOKENS, StepTimeLimit
 from tests.engine.conftest import VOCAB, RecordingSink
@@ -76,7 +77,10 @@ def test_inputs_of_one_token_do_not_count_as_steps_of_answers() -> None:
 @pytest.mark.parametrize("overlaps", [False, True])
 def test_steps_are_limited_whether_or_not_they_overlap(overlaps: bool) -> None:
     runner = PagedEchoRunner(max_sequences=4, kv_capacity=400, context=128, overlap=overlaps)
-    engine, num_tokens = Engine(runner, Sampler(VOCAB), max_batch_tokens=128, max_queued_tokens=1000), []
+    engine, num_tokens = (
+        Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=128, max_queued_tokens=1000)),
+        [],
+    )
     engine.set_step_listener(lambda step_stats: num_tokens.append(step_stats.num_tokens))
     engine.submit([make_request((4, 5), 50)], [RecordingSink()])
     with torch.inference_mode():

@@ -16,6 +16,7 @@ import torch
 from hypothesis import strategies as st
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.model.kv_cost import WindowGroup
@@ -172,12 +173,14 @@ def world(
     engine = Engine(
         runner,
         AsyncSampler(runner) if isinstance(runner, AsyncEchoRunner) else Sampler(VOCAB),
-        max_batch_tokens=budget,
-        max_queued_tokens=waiting,
-        admission_policy=admission
-        and WaitingServedRatio(admission.waiting_served_ratio, admission.max_waiting_tokens),
-        speculate=8 if drafts == "looked up" else 0,
-        prefill_chunk_size=prefill_chunk_size,
+        EngineOptions(
+            max_batch_tokens=budget,
+            max_queued_tokens=waiting,
+            admission_policy=admission
+            and WaitingServedRatio(admission.waiting_served_ratio, admission.max_waiting_tokens),
+            speculate=8 if drafts == "looked up" else 0,
+            prefill_chunk_size=prefill_chunk_size,
+        ),
     )
     reference = EchoReference(runner, EngineProbe(engine).context)
     return make_world(engine, reference, event_counts, foreseen=drafts == "foreseen")

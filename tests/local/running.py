@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.local import BackendModel, LocalBackend
 from inference.model.contiguous.runner import ContiguousRunner
@@ -24,7 +25,7 @@ def running(
     runner = ContiguousRunner(
         model, max_sequences=rows, context=context, kv_capacity=rows * context, chunked_prefill=True
     )
-    engine = Engine(runner, Sampler(VOCAB), max_batch_tokens=64, max_queued_tokens=10_000)
+    engine = Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=64, max_queued_tokens=10_000))
     engine.start()
     backend = LocalBackend(
         engine,

@@ -6,6 +6,7 @@ import pytest
 
 from inference.engine.background import BackgroundTask, Work
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.local import BackendModel, LocalBackend
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
@@ -21,7 +22,7 @@ IDLE = (0, 0, 0.0)
 def engine() -> Engine:
     """Two rows of at most 64 tokens, 96 in all; the tests drive its steps."""
     runner = FakeRunner(max_sequences=2, context=64, kv_capacity=96)
-    return Engine(runner, GreedySampler(), max_batch_tokens=32, max_queued_tokens=1000)
+    return Engine(runner, GreedySampler(), EngineOptions(max_batch_tokens=32, max_queued_tokens=1000))
 
 
 @pytest.fixture

@@ -9,6 +9,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.lora.load import load_adapter
 from inference.model import select_runner
@@ -39,7 +40,9 @@ class AdaptedEngine:
         self.model = model
         self.runner = AdapterRunner(model, selected.runner, options.get("deterministic", False))
         self.engine = Engine(
-            self.runner, Sampler(VOCAB), max_batch_tokens=16, max_queued_tokens=10_000, speculate=speculate
+            self.runner,
+            Sampler(VOCAB),
+            EngineOptions(max_batch_tokens=16, max_queued_tokens=10_000, speculate=speculate),
         )
 
     def load(self, folder: Path, number: int) -> None:

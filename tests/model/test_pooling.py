@@ -9,6 +9,7 @@ import torch
 from transformers import OPTConfig, OPTForCausalLM, PreTrainedConfig, PreTrainedModel
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.model.batch import Runner
@@ -99,7 +100,9 @@ def embed(
     runner: Runner, texts: Sequence[Sequence[int]], prompts: Sequence[Sequence[int]] = ()
 ) -> tuple[list[Vector], list[list[int]]]:
     """The embeddings of the texts, and the greedy answers to prompts that are computed beside them."""
-    engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=BUDGET, max_queued_tokens=10_000)
+    engine = Engine(
+        runner, Sampler(runner.vocab), EngineOptions(max_batch_tokens=BUDGET, max_queued_tokens=10_000)
+    )
     pooled, generated = [Collector() for _ in texts], [Collector() for _ in prompts]
     engine.submit([make_request(tuple(ids), 12, Sampling(greedy=True)) for ids in prompts], generated)
     engine.step()

@@ -5,6 +5,7 @@ from pathlib import Path
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.model.batch import Batch, Runner
 
@@ -28,4 +29,4 @@ class Mixing:
 
 
 def engine(runner: Runner, vocab: int) -> Engine:
-    return Engine(runner, Sampler(vocab), max_batch_tokens=256, max_queued_tokens=100_000)
+    return Engine(runner, Sampler(vocab), EngineOptions(max_batch_tokens=256, max_queued_tokens=100_000))

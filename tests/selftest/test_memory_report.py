@@ -12,6 +12,7 @@ from checks import enough_memory
 from checks.machine import Gpu, Machine
 from checks.memory.plan import Plan
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sequence import Sequence
 from inference.engine_stats import StepStats
 from inference.factory import LoadedEngine
@@ -118,7 +119,9 @@ class DrivenEngine:
 
     def __init__(self) -> None:
         self.engine = Engine(
-            FakeRunner(max_sequences=2), GreedySampler(), max_batch_tokens=BUDGET, max_queued_tokens=100
+            FakeRunner(max_sequences=2),
+            GreedySampler(),
+            EngineOptions(max_batch_tokens=BUDGET, max_queued_tokens=100),
         )
         self.probe = EngineProbe(self.engine)
 

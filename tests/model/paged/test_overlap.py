@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.model.batch import Batch, PendingTokens, make_batch
 from inference.model.paged.attn_metadata import build_metadata
@@ -78,7 +79,7 @@ def test_pending_ids_are_read_on_the_device() -> None:
 @torch.inference_mode()
 def generate_all(runner: GraphRunner, overlaps: bool) -> list[RecordingSink]:
     runner.capabilities = replace(runner.capabilities, overlap=overlaps)
-    engine = Engine(runner, Sampler(VOCAB), max_batch_tokens=64, max_queued_tokens=10_000)
+    engine = Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=64, max_queued_tokens=10_000))
     batches: list[Batch] = []
     forward, runner.forward = runner.forward, lambda batch: (batches.append(batch), forward(batch))[1]
     sinks = [RecordingSink() for _ in REQUESTS]

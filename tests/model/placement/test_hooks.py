@@ -8,6 +8,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.model.batch import Resize, Runner, make_batch
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
@@ -56,7 +57,7 @@ def paged_runner(model: PreTrainedModel) -> PagedRunner:
 
 
 def generate_all(runner: Runner) -> list[list[int]]:
-    served = Engine(runner, Sampler(VOCAB), max_batch_tokens=16, max_queued_tokens=1000)
+    served = Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=16, max_queued_tokens=1000))
     sinks = [submit(served, prompt) for prompt in PROMPTS]
     run_until_idle(served)
     return [sink.ids for sink in sinks]

@@ -14,6 +14,7 @@ import torch
 from torch import distributed
 
 from inference.engine.engine import Engine
+from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.load_recipe import do_nothing
@@ -51,7 +52,7 @@ def generate(model: Any) -> list[list[int]]:
     runner = select_runner.select_runner(
         model, max_sequences=3, context=64, kv_memory_bytes=1 << 24, timed=False
     ).runner
-    engine = Engine(runner, Sampler(runner.vocab), max_batch_tokens=16, max_queued_tokens=1000)
+    engine = Engine(runner, Sampler(runner.vocab), EngineOptions(max_batch_tokens=16, max_queued_tokens=1000))
     collectors = [TokenCollector() for _ in PROMPTS]
     requests = [make_request(tuple(prompt), NEW, Sampling(greedy=True)) for prompt in PROMPTS]
     engine.submit(requests, collectors)
