@@ -87,8 +87,9 @@ assert not is_deferred("torch.export") and not is_deferred("torch._meta_registra
 
 META = """
 import sys
-from inference.process.deferred_imports import defer_unused_imports, with_meta_kernels
+from inference.process.deferred_imports import defer_unused_imports
 from inference.process.deferred_modules import is_deferred
+from inference.process.deferred_torch import with_meta_kernels
 
 defer_unused_imports(is_sharded=False)
 import torch
