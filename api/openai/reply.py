@@ -70,14 +70,12 @@ class ReplyOptions:
         return self.logprobs is not None or self.return_token_ids
 
 
-def reply_options(
-    body: CommonRequest, prefix: str, model: str, settings: ServerSettings, **overrides: Any
-) -> ReplyOptions:
-    """`prefix` starts the id, `model` is the name to report; `overrides` are fields of ReplyOptions."""
+def reply_options(body: CommonRequest, id_prefix: str, model: str, settings: ServerSettings) -> ReplyOptions:
+    """The options that completions and chats read from the same fields. `model` is the name to report."""
     stream_options = body.stream_options
     include_usage = bool(stream_options and stream_options.include_usage)
     return ReplyOptions(
-        id=f"{prefix}-{make_request_id(body.request_id or g.get('request_id'))}",
+        id=f"{id_prefix}-{make_request_id(body.request_id or g.get('request_id'))}",
         model=model,
         fingerprint=fingerprint(settings),
         created=int(time.time()),
@@ -88,7 +86,6 @@ def reply_options(
         return_token_ids=bool(body.return_token_ids),
         include_usage=include_usage,
         continuous_usage=include_usage and bool(stream_options and stream_options.continuous_usage_stats),
-        **overrides,
     )
 
 

@@ -4,7 +4,7 @@ Also vLLM's /tokenize and /detokenize: prompts to token ids and back.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import cast
 
@@ -60,11 +60,8 @@ class CompletionRoutes:
         body = read_request(CompletionRequest)
         served = resolve_model(body, self.models)
         generation_requests = parse.completion_requests(body, served.card.info, self.settings)
-        options = reply_options(
-            body,
-            "cmpl",
-            served.card.name,
-            self.settings,
+        options = replace(
+            reply_options(body, "cmpl", served.card.name, self.settings),
             num_prompts=len(generation_requests),
             logprobs=body.logprobs,
             max_tokens=generation_requests[0].max_tokens,
@@ -91,11 +88,8 @@ class CompletionRoutes:
         generation_request = parse.chat_request(
             body, served.card.info, self.settings, sent_tools=sent_tools(json_body.read())
         )
-        options = reply_options(
-            body,
-            "chatcmpl",
-            served.card.name,
-            self.settings,
+        options = replace(
+            reply_options(body, "chatcmpl", served.card.name, self.settings),
             logprobs=generation_request.logprobs if body.logprobs else None,
             max_tokens=generation_request.max_tokens,
             role_in_every_delta=is_text_generation(request.headers, body.model),
