@@ -1,4 +1,4 @@
-"""The groups of settings that the packages get as one argument: of model, engine, backend and server.
+"""The groups of settings that the packages get as one argument: model, engine, backend, server, HTTP.
 
 A field has the setting's name in lower case. A suffix shows that the unit differs (`kv_memory_bytes`). None
 replaces a 0 that means "no limit". A default is the value in config.py.
@@ -153,7 +153,26 @@ class ServerSettings:
     enable_prefill_logprobs: bool = True
 
 
-Group = TypeVar("Group", ModelSettings, EngineSettings, BackendSettings, ServerSettings)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HttpSettings:
+    """How the HTTP server accepts connections, and ends them.
+
+    host                address, name, or path of a Unix socket, which ends with .sock
+    port                0: a free one
+    drain_seconds       time for running requests to finish after a signal
+    validation_workers  threads that run the Flask app
+    ssl_certfile        TLS certificate; empty: HTTP. ssl_keyfile: its private key
+    """
+
+    host: str = "127.0.0.1"
+    port: int = 8000
+    drain_seconds: float = 30.0
+    validation_workers: int = 16
+    ssl_certfile: str = ""
+    ssl_keyfile: str = ""
+
+
+Group = TypeVar("Group", ModelSettings, EngineSettings, BackendSettings, ServerSettings, HttpSettings)
 
 
 def group(kind: type[Group], settings: Settings, **changes: Any) -> Group:

@@ -21,7 +21,7 @@ from hub.resolve import make_hub
 from inference.metrics import Metrics
 from inference.models import Models
 from inference.process.remembered_code import remembered_code
-from settings.groups import ServerSettings, server_settings
+from settings.groups import HttpSettings, ServerSettings, group, server_settings
 from settings.schema import Settings
 from tuning.service import TuningService
 
@@ -66,17 +66,7 @@ def run_server(
         )
         checks = make_early_checks(app, server)
         remembered_code().save()  # everything that serving needs is imported
-        return serve_http(
-            app,
-            models,
-            checks,
-            host=settings.host,
-            port=settings.port,
-            drain_seconds=settings.drain_seconds,
-            workers=settings.validation_workers,
-            certfile=settings.ssl_certfile,
-            keyfile=settings.ssl_keyfile,
-        )
+        return serve_http(app, models, checks, group(HttpSettings, settings))
 
 
 def make_early_checks(app: Flask, settings: ServerSettings) -> EarlyChecks:

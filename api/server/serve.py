@@ -16,13 +16,14 @@ from types import FrameType
 
 import uvicorn
 
-from api.server.asgi_bridge import NUM_WORKERS, Bridge, Wsgi
+from api.server.asgi_bridge import Bridge, Wsgi
 from api.server.early_checks import EarlyChecks
 from api.server.http_protocol import LimitedHttpProtocol
 from inference.models import Models
 from inference.process.heap_trimmer import trimming_heap
 from inference.process.time_slice import shorten_time_slice
 from inference.process.unix_socket import is_unix_socket
+from settings.groups import HttpSettings
 
 KEEP_ALIVE_S = 60
 BACKLOG = 2048
@@ -39,35 +40,28 @@ def serve(
     app: Wsgi,
     models: Models,
     checks: EarlyChecks,
-    *,
-    host: str,
-    port: int,
-    drain_seconds: float,
-    workers: int = NUM_WORKERS,
-    certfile: str = "",
-    keyfile: str = "",
+    settings: HttpSettings,
     on_ready: Callable[["HttpServer"], None] = lambda server: None,
 ) -> int:
     """Serve until a signal. Returns the process's exit code: 1 if the address cannot be bound, else 0.
 
     models    their backends deliver events on the server's event loop
-    port      0 selects a free port
-    workers   number of threads that run the app
-    certfile  TLS certificate, which can be served; empty: HTTP. keyfile: its private key
+    settings  with a TLS certificate that can be served, or none
     on_ready  called when connections are accepted; HttpServer.stop, from any thread, acts like a signal
 
-    After SIGTERM or SIGINT, new requests get 503, and running ones have `drain_seconds` to finish. A second
+    After SIGTERM or SIGINT, new requests get 503, and running ones have DRAIN_SECONDS to finish. A second
     signal ends the process at once.
     """
     sys.setswitchinterval(THREAD_SWITCH_S)
+    host, port = settings.host, settings.port
     try:
         listener = listen(host, port)
     except OSError as error:
         log.error("cannot listen on %s port %d: %s; set another PORT or HOST", host, port, error.strerror)
         return 1
-    bridge = Bridge(app, checks, workers=workers)
+    bridge = Bridge(app, checks, workers=settings.validation_workers)
     with trimming_heap(bridge.trim_heap), asyncio.Runner(loop_factory=loop_factory()) as runner:
-        server = HttpServer(bridge, listener, drain_seconds, certfile, keyfile)
+        server = HttpServer(bridge, listener, settings)
         runner.run(server.run(models, on_ready))
     return 0
 
@@ -115,17 +109,10 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 class HttpServer:
     """uvicorn and the bridge on one listening socket."""
 
-    def __init__(
-        self,
-        bridge: Bridge,
-        listener: socket.socket,
-        drain_seconds: float,
-        certfile: str = "",
-        keyfile: str = "",
-    ) -> None:
+    def __init__(self, bridge: Bridge, listener: socket.socket, settings: HttpSettings) -> None:
         self.listener = listener
-        self.scheme = "https" if certfile else "http"
-        self.drain_seconds = drain_seconds
+        self.scheme = "https" if settings.ssl_certfile else "http"
+        self.drain_seconds = settings.drain_seconds
         self.bridge = bridge
         self.server = UvicornServer(
             uvicorn.Config(
@@ -141,8 +128,8 @@ class HttpServer:
                 backlog=BACKLOG,
                 timeout_keep_alive=KEEP_ALIVE_S,
                 timeout_graceful_shutdown=CLOSE_TIMEOUT_S,
-                ssl_certfile=certfile or None,
-                ssl_keyfile=keyfile or None,
+                ssl_certfile=settings.ssl_certfile or None,
+                ssl_keyfile=settings.ssl_keyfile or None,
             )
         )
 

@@ -21,7 +21,7 @@ from api.hooks.body_limits import make_body_limit
 from api.hooks.concurrency_limit import make_permit_reservation
 from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
-from settings.groups import ServerSettings
+from settings.groups import HttpSettings, ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models
 from tests.fakes.plain_dialect import routes
 from tuning.service import TuningService
@@ -97,8 +97,8 @@ def served(
         make_permit_reservation(app, limits.root_path),
         make_key_check(limits.api_keys, limits.root_path),
     )
-    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_s, "on_ready": ready.put}
-    thread = threading.Thread(target=serve, args=(app, models, checks), kwargs=options)
+    http_settings = HttpSettings(port=0, drain_seconds=drain_s)
+    thread = threading.Thread(target=serve, args=(app, models, checks, http_settings, ready.put))
     thread.start()
     http_server = ready.get(timeout=10)
     try:

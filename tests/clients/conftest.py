@@ -14,7 +14,7 @@ from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
 from inference.errors import Overloaded, Unavailable
 from inference.types import CallDelta, Finished, GenerationRequest, Message, Started, Token, Tool, TopLogprob
-from settings.groups import ServerSettings
+from settings.groups import HttpSettings, ServerSettings
 from tests.fakes.fake_backend import FakeBackend, Script, make_models, say
 from tests.servers.serving import serving
 from tests.tuning.scripted_service import FakeAdapters, RecordingHost, make_service
@@ -65,11 +65,11 @@ def running(
 ) -> Iterator[str]:
     """The address of a server whose model has these further names."""
     ready: queue.Queue[HttpServer] = queue.Queue()
-    options = {"host": "127.0.0.1", "port": 0, "drain_seconds": drain_seconds, "on_ready": ready.put}
     models = make_models(backend, *names)
     app = create_app(models, settings, tuning=tuning)
     checks = EarlyChecks(make_body_limit(app, settings.max_body_bytes))
-    thread = threading.Thread(target=serve, args=(app, models, checks), kwargs=options)
+    http_settings = HttpSettings(port=0, drain_seconds=drain_seconds)
+    thread = threading.Thread(target=serve, args=(app, models, checks, http_settings, ready.put))
     thread.start()
     front = ready.get(timeout=10)
     try:

@@ -5,7 +5,16 @@ from dataclasses import MISSING, fields
 import pytest
 
 from settings.device_defaults import fill_defaults
-from settings.groups import EngineSettings, ModelSettings, ServerSettings, group, server_settings
+from settings.groups import (
+    BackendSettings,
+    EngineSettings,
+    HttpSettings,
+    ModelSettings,
+    ServerSettings,
+    backend_settings,
+    group,
+    server_settings,
+)
 from settings.schema import Settings
 from tests.settings.parsed_settings import parsed_settings
 
@@ -13,11 +22,13 @@ SETTINGS = {field.name for field in fields(Settings)}
 UNITS = ("_bytes", "_s")
 # fields that are no setting: the server's version, and the device of each layer from the plan
 DERIVED = {"version", "layer_devices", "has_link"}
+GROUPS = (ModelSettings, EngineSettings, BackendSettings, ServerSettings, HttpSettings)
+AnyGroup = ModelSettings | EngineSettings | BackendSettings | ServerSettings | HttpSettings
 
 
-@pytest.mark.parametrize("kind", (ModelSettings, EngineSettings, ServerSettings))
+@pytest.mark.parametrize("kind", GROUPS)
 def test_a_field_is_its_setting_in_lower_case_except_for_a_unit(
-    kind: type[ModelSettings | EngineSettings | ServerSettings],
+    kind: type[AnyGroup],
 ) -> None:
     names = {field.name for field in fields(kind)} - DERIVED
     assert names
@@ -30,13 +41,15 @@ ON_CPU = fill_defaults(parsed_settings(), "cpu")
 FROM_CONFIG = (
     group(ModelSettings, ON_CPU, device="cpu", dtype="float32", layer_devices=(), num_shard=1),
     group(EngineSettings, ON_CPU, context=1, kv_memory_bytes=1, max_batch_total_tokens=None),
+    backend_settings(ON_CPU),
     server_settings(ON_CPU, version=""),
+    group(HttpSettings, ON_CPU),
 )
 
 
 @pytest.mark.parametrize("values", FROM_CONFIG, ids=lambda values: type(values).__name__)
 def test_a_default_is_the_value_in_config_py(
-    values: ModelSettings | EngineSettings | ServerSettings,
+    values: AnyGroup,
 ) -> None:
     defaults = {field.name: field.default for field in fields(values) if field.default is not MISSING}
     assert {name: getattr(values, name) for name in defaults} == defaults

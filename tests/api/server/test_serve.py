@@ -25,7 +25,7 @@ defer_unused_imports(is_sharded=False)
 from api import create_app
 from api.server.early_checks import EarlyChecks
 from api.server.serve import serve
-from settings.groups import ServerSettings
+from settings.groups import HttpSettings, ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models, say
 from tests.fakes.plain_dialect import routes
 pause, drain, port = map(float, sys.argv[1:])
@@ -35,8 +35,8 @@ models = make_models(backend)
 app = create_app(models, ServerSettings())
 app.register_blueprint(routes(backend))
 checks = EarlyChecks(lambda method, path: 1000)
-sys.exit(serve(app, models, checks, host="127.0.0.1", port=int(port), drain_seconds=drain,
-               on_ready=lambda server: print(server.url, flush=True)))
+settings = HttpSettings(port=int(port), drain_seconds=drain)
+sys.exit(serve(app, models, checks, settings, lambda server: print(server.url, flush=True)))
 """
 
 

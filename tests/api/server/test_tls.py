@@ -2,7 +2,7 @@
 
 import threading
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import NoReturn
 
 import pytest
 import requests
@@ -10,7 +10,7 @@ import requests
 from api import create_app
 from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
-from settings.groups import ServerSettings
+from settings.groups import HttpSettings, ServerSettings
 from settings.schema import BadSetting
 from startup.one_model import check
 from startup.tls import check_tls
@@ -24,7 +24,7 @@ def test_a_certificate_makes_the_server_speak_https(tmp_path: Path) -> None:
     models = make_models(FakeBackend(say(*"abc")))
     ready = threading.Event()
     servers: list[HttpServer] = []
-    options: dict[str, Any] = {"host": "127.0.0.1", "port": 0, "drain_seconds": 1.0}
+    settings = HttpSettings(port=0, drain_seconds=1.0, ssl_certfile=str(certificate), ssl_keyfile=str(key))
 
     def on_ready(server: HttpServer) -> None:
         servers.append(server)
@@ -35,10 +35,8 @@ def test_a_certificate_makes_the_server_speak_https(tmp_path: Path) -> None:
             create_app(models, ServerSettings()),
             models,
             EarlyChecks(lambda method, path: 1000),
-            certfile=str(certificate),
-            keyfile=str(key),
-            on_ready=on_ready,
-            **options,
+            settings,
+            on_ready,
         )
     )
     thread.start()
