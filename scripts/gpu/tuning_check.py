@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 from transformers import AutoModelForCausalLM, LlamaConfig
 
-from inference.model.quantization.quantize import move_unpacked, pack_on_device, pack_weights
+from inference.model.quantization.quantize import move_unpacked, pack_on_device
+from inference.model.quantization.replace import replace_weights
 from inference.model.quantization.schemes import INT4, NONE
 from scripts.gpu.section import Figure
 from tuning.trainer.base_model import split_model
@@ -65,7 +66,7 @@ def compute(device: str, dtype: str, scheme: str) -> tuple[Tensor, Tensor]:
     model = AutoModelForCausalLM.from_config(config, dtype=getattr(torch, dtype)).eval()
     model.requires_grad_(False)
     if scheme != NONE:
-        pack_weights(model, scheme, partial(pack_on_device, device))
+        replace_weights(model, scheme, partial(pack_on_device, device))
     move_unpacked(model, device)
     if device != "cpu":
         fuse_norms(model)

@@ -1,10 +1,9 @@
 """Packs or quantizes a model's weights into native matrices or those of a GPU, and verifies the result.
 
-Knows the Reference and the log; the other files of this folder find, replace and time weights.
+Knows the Reference; the other files of this folder find, replace and time weights.
 """
 
 import logging
-import time
 from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
@@ -21,10 +20,9 @@ from inference.model.quantization.error import QuantError, measure_quant_error
 from inference.model.quantization.imatrix import BadImatrix, importance_of
 from inference.model.quantization.is_faster import packing_is_faster
 from inference.model.quantization.packed_linear import call_matrices
-from inference.model.quantization.packed_tensor import PackedTensor, WeightMatrix
+from inference.model.quantization.packed_tensor import PackedTensor
 from inference.model.quantization.replace import (
     NO_IMPORTANCE,
-    Pack,
     ReplacedWeight,
     packed_weights,
     replace_weights,
@@ -38,7 +36,6 @@ from inference.native.structs import NativeDtype
 
 log = logging.getLogger(__name__)
 
-PROGRESS_S = 5
 MIN_BYTES = 1 << 22  # bytes of weights; a smaller model is packed only if required
 WARN_ERROR = 1.0  # a larger change of a logit, in standard deviations, is logged as a warning
 # Largest rms difference, in standard deviations, between the logits of native and of torch matmuls on the
@@ -64,7 +61,7 @@ def use_packed_weights(
         return False
     if not (required or packing_is_faster(model, PackedMatrix.pack)):
         return False
-    swaps = pack_weights(model, NONE, PackedMatrix.pack)
+    swaps = replace_weights(model, NONE, PackedMatrix.pack)
     error = max_recompute_error(reference)
     if not error <= tolerance:
         restore_weights(swaps)
@@ -160,11 +157,11 @@ def pack_on(
     importance: of inputs, see importance_of; on a CPU. Raises NativeUnavailable if the CPU has no kernels.
     """
     if device != "cpu":
-        swaps = pack_weights(model, quantize, partial(pack_on_device, device), model.device.type)
+        swaps = replace_weights(model, quantize, partial(pack_on_device, device), model.device.type)
         move_unpacked(model, device)
         return swaps
     ensure_library()
-    return pack_weights(model, quantize, PackedMatrix.pack, importance=importance)
+    return replace_weights(model, quantize, PackedMatrix.pack, importance=importance)
 
 
 def pack_on_device(device: str, weight: Tensor, dtype: NativeDtype, bias: Tensor | None) -> DeviceMatrix:
@@ -176,39 +173,6 @@ def move_unpacked(model: nn.Module, device: str) -> None:
     for tensor in (*model.parameters(), *model.buffers()):
         if not isinstance(tensor, PackedTensor):
             tensor.data = tensor.data.to(device)
-
-
-def pack_weights(
-    model: PreTrainedModel,
-    quantize: str,
-    pack: Pack,
-    device: str = "cpu",
-    importance: Mapping[str, Tensor] = NO_IMPORTANCE,
-) -> list[ReplacedWeight]:
-    """As replace_weights; logs the progress and the time."""
-    began = time.perf_counter()
-    swaps = replace_weights(model, quantize, with_progress(pack, model), device, importance)
-    message = f"{len(swaps)} weights packed in {time.perf_counter() - began:.1f} s"
-    log.info("%s: %s", model.config.model_type, message)
-    return swaps
-
-
-def with_progress(pack: Pack, model: PreTrainedModel) -> Pack:
-    """`pack`, which logs every PROGRESS_S how much of the model it has packed."""
-    num_values, logged = 0, time.perf_counter()
-
-    def pack_and_log(
-        weight: Tensor, dtype: NativeDtype, bias: Tensor | None, *importance: Tensor
-    ) -> WeightMatrix:
-        nonlocal num_values, logged
-        matrix = pack(weight, dtype, bias, *importance)
-        num_values += weight.numel()
-        if time.perf_counter() - logged >= PROGRESS_S:
-            logged = time.perf_counter()
-            log.info("%s: %.1f billion weights packed", model.config.model_type, num_values / 1e9)
-        return matrix
-
-    return pack_and_log
 
 
 def restore_unpacked(model: PreTrainedModel, swaps: list[ReplacedWeight]) -> bool:

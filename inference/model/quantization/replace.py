@@ -4,6 +4,8 @@ Works on one weight at a time, so at most one is in memory twice. Knows modules 
 decides whether packing is faster and correct.
 """
 
+import logging
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -30,6 +32,9 @@ Pack = Callable[..., WeightMatrix]
 NO_IMPORTANCE: Mapping[str, Tensor] = MappingProxyType({})
 # transformers' experts implementation that indexes the experts one by one, as PackedExperts requires.
 ONE_BY_ONE = "eager"
+PROGRESS_S = 5
+
+log = logging.getLogger(__name__)
 
 
 class ReplacedWeight(NamedTuple):
@@ -48,8 +53,9 @@ def replace_weights(
 ) -> list[ReplacedWeight]:
     """Pack all weights that find_weights yields on devices of this type, with the dtypes of a scheme.
 
-    quantize: the scheme. importance: see importance_of. The original weights are freed.
+    quantize: the scheme. importance: see importance_of. The original weights are freed. Logs the progress.
     """
+    start_s, pack = time.perf_counter(), with_progress(pack, model)
     weights = list(find_weights(model, device))[::-1]
     todo = list(zip(weights, packed_dtypes(weights, quantize), strict=True))
     del weights  # popping from todo drops the last reference to a weight
@@ -61,7 +67,27 @@ def replace_weights(
         while todo:  # popping drops the list's reference to a replaced weight
             done.append(replace_weight(*todo.pop(), pack, files, importance))
     trim_heap()
+    seconds = time.perf_counter() - start_s
+    log.info("%s: %d weights packed in %.1f s", model.config.model_type, len(done), seconds)
     return done
+
+
+def with_progress(pack: Pack, model: Any) -> Pack:
+    """`pack`, which logs every PROGRESS_S how much of the model it has packed."""
+    num_values, logged = 0, time.perf_counter()
+
+    def pack_and_log(
+        weight: Tensor, dtype: NativeDtype, bias: Tensor | None, *importance: Tensor
+    ) -> WeightMatrix:
+        nonlocal num_values, logged
+        matrix = pack(weight, dtype, bias, *importance)
+        num_values += weight.numel()
+        if time.perf_counter() - logged >= PROGRESS_S:
+            logged = time.perf_counter()
+            log.info("%s: %.1f billion weights packed", model.config.model_type, num_values / 1e9)
+        return matrix
+
+    return pack_and_log
 
 
 def replace_weight(

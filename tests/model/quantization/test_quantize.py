@@ -7,7 +7,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.errors import Unavailable
-from inference.model.quantization import quantize
+from inference.model.quantization import quantize, replace
 from inference.model.quantization.packed_tensor import PackedExperts, PackedWeight
 from inference.model.quantization.replace import matrices_of
 from inference.model.quantization.schemes import DEVICE_SCHEMES, INT4, INT8, Q4_K_M, Q8_0, bytes_saved
@@ -165,7 +165,7 @@ def test_a_scheme_without_kernels_on_a_gpu_is_refused() -> None:
 def test_packing_that_takes_long_logs_its_progress(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(quantize, "PROGRESS_S", 0)
+    monkeypatch.setattr(replace, "PROGRESS_S", 0)
     with caplog.at_level(logging.INFO):
         quantize.pack_on(wide("phi"), INT8, "cpu")
     assert "phi: 0.0 billion weights packed" in caplog.text

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from inference.errors import BadRequest, NotFound
 from inference.model.quantization.device_matrix import DeviceMatrix
-from inference.model.quantization.quantize import pack_weights
+from inference.model.quantization.replace import replace_weights
 from inference.native.packed_matrix import PackedMatrix
 from settings.groups import ModelSettings
 from tests.tuning.trainer.conftest import VOCAB, make_data, weighted_data
@@ -189,7 +189,7 @@ def test_gradients_over_matrices_of_a_device_are_those_of_native_ones(base: Base
     directions = []
     for pack in (PackedMatrix.pack, DeviceMatrix.pack):
         causal = copy.deepcopy(base.causal)
-        pack_weights(causal, "int4", pack)
+        replace_weights(causal, "int4", pack)
         trainer = warm(Trainer(split_model(causal, None, VOCAB, base.context), checkpointing=True))
         trainer.forward_backward("a", DATA, "cross_entropy")
         directions.append(torch.cat([gradient.flatten() for gradient in gradients(trainer, "a").values()]))
