@@ -26,52 +26,22 @@ from transformers import (
 
 from inference.model.quantization.find_weights import WeightRole, find_weights
 from inference.model.quantization.schemes import bytes_saved, weight_bytes_saved
+from scripts.decoder_numbers import decoder_numbers
 
 SEED = 1
 # The tokenizer classes of these model families add these tokens if they are missing.
 SPECIAL_TOKENS = ("<|endoftext|>", "<unk>", "<s>", "</s>")
+CONTEXT_2K, CONTEXT_4K = {"max_position_embeddings": 2048}, {"max_position_embeddings": 4096}
+TIED = {"tie_word_embeddings": True}
 # Shapes of config.json on the Hub: Qwen2.5-0.5B, Llama-3.2-1B, Pythia-410m, Llama-3.1-8B.
 SHAPES: Mapping[str, Any] = {
-    "tiny": lambda: LlamaConfig(
-        vocab_size=512,
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=2,
-        num_attention_heads=4,
-        num_key_value_heads=2,
-        max_position_embeddings=2048,
-    ),
-    "77m": lambda: Qwen2Config(
-        vocab_size=32_000,
-        hidden_size=512,
-        intermediate_size=2048,
-        num_hidden_layers=16,
-        num_attention_heads=8,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-    ),
+    "tiny": lambda: LlamaConfig(**decoder_numbers(32, 64, 2, 4, 2, 512, **CONTEXT_2K)),
+    "77m": lambda: Qwen2Config(**decoder_numbers(512, 2048, 16, 8, 2, 32_000, **CONTEXT_4K, **TIED)),
     "0.5b": lambda: Qwen2Config(
-        vocab_size=151_936,
-        hidden_size=896,
-        intermediate_size=4864,
-        num_hidden_layers=24,
-        num_attention_heads=14,
-        num_key_value_heads=2,
-        max_position_embeddings=4096,
-        rope_theta=1e6,
-        tie_word_embeddings=True,
+        **decoder_numbers(896, 4864, 24, 14, 2, 151_936, rope_theta=1e6, **CONTEXT_4K, **TIED)
     ),
     "1b": lambda: LlamaConfig(
-        vocab_size=128_256,
-        hidden_size=2048,
-        intermediate_size=8192,
-        num_hidden_layers=16,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        max_position_embeddings=4096,
-        rope_theta=5e5,
-        tie_word_embeddings=True,
+        **decoder_numbers(2048, 8192, 16, 32, 8, 128_256, rope_theta=5e5, **CONTEXT_4K, **TIED)
     ),
     "pythia": lambda: GPTNeoXConfig(
         vocab_size=50_304,
@@ -79,19 +49,12 @@ SHAPES: Mapping[str, Any] = {
         intermediate_size=4096,
         num_hidden_layers=24,
         num_attention_heads=16,
-        max_position_embeddings=2048,
         rotary_pct=0.25,
         use_parallel_residual=True,
+        **CONTEXT_2K,
     ),
     "8b": lambda: LlamaConfig(
-        vocab_size=128_256,
-        hidden_size=4096,
-        intermediate_size=14_336,
-        num_hidden_layers=32,
-        num_attention_heads=32,
-        num_key_value_heads=8,
-        max_position_embeddings=8192,
-        rope_theta=5e5,
+        **decoder_numbers(4096, 14_336, 32, 32, 8, 128_256, rope_theta=5e5, max_position_embeddings=8192)
     ),
 }
 

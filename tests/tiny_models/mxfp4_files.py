@@ -8,19 +8,11 @@ from torch import Tensor
 from transformers import GptOssConfig, GptOssForCausalLM
 
 from tests.tiny_models import tiny
+from tests.tiny_models.expert_models import GPT_OSS_SIZES
 
-OSS = {
+OSS = GPT_OSS_SIZES | {
     "vocab_size": 320,
-    "hidden_size": 64,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 1,
-    "head_dim": 32,
     "sliding_window": 16,
-    "num_local_experts": 4,
-    "num_experts_per_tok": 2,
-    "max_position_embeddings": 256,
     "bos_token_id": 1,
     "eos_token_id": 2,
     "pad_token_id": 0,

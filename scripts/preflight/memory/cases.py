@@ -25,78 +25,19 @@ from transformers import (
 
 from inference.model.load.architecture import auto_class_of
 from scripts.bench import models as bench_models
+from scripts.bench.models import CONTEXT_4K, TIED
+from scripts.decoder_numbers import decoder_numbers
 
 MakeConfig = Callable[[], Any]
 
 
-def llama() -> Any:
-    return LlamaConfig(
-        vocab_size=32_000,
-        hidden_size=768,
-        intermediate_size=2048,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        num_key_value_heads=4,
-        max_position_embeddings=4096,
-    )
-
-
-def qwen3() -> Any:
-    """Qwen3 0.6B."""
-    return Qwen3Config(
-        vocab_size=151_936,
-        hidden_size=1024,
-        intermediate_size=3072,
-        num_hidden_layers=28,
-        num_attention_heads=16,
-        num_key_value_heads=8,
-        head_dim=128,
-        max_position_embeddings=4096,
-        tie_word_embeddings=True,
-    )
-
-
-def gemma3() -> Any:
-    """Gemma 3 270M."""
-    return Gemma3TextConfig(
-        vocab_size=262_144,
-        hidden_size=640,
-        intermediate_size=2048,
-        num_hidden_layers=18,
-        num_attention_heads=4,
-        num_key_value_heads=1,
-        head_dim=256,
-        max_position_embeddings=4096,
-        sliding_window=512,
-    )
-
-
-def mistral() -> Any:
-    return MistralConfig(
-        vocab_size=32_000,
-        hidden_size=1024,
-        intermediate_size=3584,
-        num_hidden_layers=16,
-        num_attention_heads=16,
-        num_key_value_heads=4,
-        max_position_embeddings=4096,
-        sliding_window=1024,
-    )
-
-
 def moe() -> Any:
     return Qwen2MoeConfig(
-        vocab_size=50_000,
-        hidden_size=768,
-        intermediate_size=2048,
+        **decoder_numbers(768, 2048, 12, 12, 4, 50_000, max_position_embeddings=2048),
         moe_intermediate_size=512,
         shared_expert_intermediate_size=1024,
         num_experts=16,
         num_experts_per_tok=4,
-        num_hidden_layers=12,
-        num_attention_heads=12,
-        num_key_value_heads=4,
-        max_position_embeddings=2048,
     )
 
 
@@ -116,14 +57,20 @@ def t5() -> Any:
 
 
 SHAPES: Mapping[str, MakeConfig] = {
-    "llama": llama,
+    "llama": lambda: LlamaConfig(**decoder_numbers(768, 2048, 12, 12, 4, 32_000, **CONTEXT_4K)),
     "llama 1b": bench_models.SHAPES["1b"],
     "qwen2": bench_models.SHAPES["0.5b"],
-    "qwen3": qwen3,
+    "qwen3": lambda: Qwen3Config(  # 0.6B
+        **decoder_numbers(1024, 3072, 28, 16, 8, 151_936, head_dim=128, **CONTEXT_4K, **TIED)
+    ),
     "gpt2": lambda: GPT2Config(bos_token_id=1, eos_token_id=2),
     "gpt_neox": bench_models.SHAPES["pythia"],
-    "gemma3": gemma3,
-    "mistral": mistral,
+    "gemma3": lambda: Gemma3TextConfig(  # 270M
+        **decoder_numbers(640, 2048, 18, 4, 1, 262_144, head_dim=256, sliding_window=512, **CONTEXT_4K)
+    ),
+    "mistral": lambda: MistralConfig(
+        **decoder_numbers(1024, 3584, 16, 16, 4, 32_000, sliding_window=1024, **CONTEXT_4K)
+    ),
     "bloom": lambda: BloomConfig(vocab_size=250_880, hidden_size=1024, n_layer=24, n_head=16),
     "moe": moe,
     "mamba": lambda: MambaConfig(vocab_size=50_280, hidden_size=768, num_hidden_layers=24),

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from scripts.decoder_numbers import decoder_numbers
+
 Config = Mapping[str, Any]
 
 
@@ -25,28 +27,10 @@ def make_config(model_type: str, **numbers: Any) -> Config:
     return {"model_type": model_type, "dtype": "bfloat16", **numbers}
 
 
-def llama(
-    model_type: str,
-    hidden_size: int,
-    intermediate_size: int,
-    num_layers: int,
-    num_heads: int,
-    num_kv_heads: int,
-    vocab_size: int,
-    **extra: Any,
-) -> Config:
-    """The config of a decoder whose settings have the same names as in Llama's config."""
-    numbers = {
-        "hidden_size": hidden_size,
-        "intermediate_size": intermediate_size,
-        "num_hidden_layers": num_layers,
-        "num_attention_heads": num_heads,
-        "num_key_value_heads": num_kv_heads,
-        "vocab_size": vocab_size,
-        "tie_word_embeddings": False,
-        "max_position_embeddings": 131072,
-    }
-    return make_config(model_type, **(numbers | extra))
+def llama(model_type: str, *numbers: int, **others: Any) -> Config:
+    """The config of a decoder, see decoder_numbers."""
+    defaults = {"tie_word_embeddings": False, "max_position_embeddings": 131072}
+    return make_config(model_type, **decoder_numbers(*numbers, **(defaults | others)))
 
 
 TIED = {"tie_word_embeddings": True}
