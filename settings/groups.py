@@ -1,4 +1,4 @@
-"""The groups of settings that the packages get as one argument: model, engine, backend, server, HTTP.
+"""The groups of settings that the packages get as one argument: of model, engine, server, tuning and others.
 
 A field has the setting's name in lower case. A suffix shows that the unit differs (`kv_memory_bytes`). None
 replaces a 0 that means "no limit". A default is the value in config.py.
@@ -172,7 +172,23 @@ class HttpSettings:
     ssl_keyfile: str = ""
 
 
-Group = TypeVar("Group", ModelSettings, EngineSettings, BackendSettings, ServerSettings, HttpSettings)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TuningSettings:
+    """How much tuning may take.
+
+    max_file_bytes  largest uploaded file
+    tuning_jobs     jobs that train at the same time
+    tinker_runs     training runs in the trainer's memory at a time
+    """
+
+    max_file_bytes: int = 512_000_000
+    tuning_jobs: int = 1
+    tinker_runs: int = 8
+
+
+Group = TypeVar(
+    "Group", ModelSettings, EngineSettings, BackendSettings, ServerSettings, HttpSettings, TuningSettings
+)
 
 
 def group(kind: type[Group], settings: Settings, **changes: Any) -> Group:
@@ -206,6 +222,10 @@ def server_settings(settings: Settings, version: str, *, has_link: bool = False)
         max_input_tokens=settings.max_input_tokens or None,
         adapter_dirs=adapter_folders(settings),
     )
+
+
+def tuning_settings(settings: Settings) -> TuningSettings:
+    return group(TuningSettings, settings, max_file_bytes=round(settings.max_file_mb * 1e6))
 
 
 def adapter_folders(settings: Settings) -> tuple[str, ...]:

@@ -17,7 +17,7 @@ from hub.resolve import make_hub
 from inference.backend import Backend
 from inference.models import Models
 from inference.process.rss import resident_memory
-from settings.groups import tuning_folder, tuning_processes
+from settings.groups import tuning_folder, tuning_processes, tuning_settings
 from settings.schema import Settings
 from tuning.jobs.model_host import ModelHost
 from tuning.service import InUse, TuningService
@@ -48,21 +48,19 @@ def open_service(
     folder = tuning_folder(settings)
     if folder is None:
         return None
+    limits = tuning_settings(settings)
     base = training_base(settings, backend, model_folder, plan, machine, weight_file)
     try:
         service = TuningService(
             folder,
             models,
             base,
-            backend.adapters(),
-            max_file_bytes=round(settings.max_file_mb * 1e6),
-            num_slots=settings.tuning_jobs,
-            max_runs=settings.tinker_runs,
+            limits,
             free_bytes=partial(free_bytes, serving_ram(plan, machine), plan.device, base.num_processes),
             fetch_dataset=partial(
                 fetch_dataset,
                 make_hub(settings),
-                max_bytes=round(settings.max_file_mb * 1e6),
+                max_bytes=limits.max_file_bytes,
                 offline=settings.offline,
             ),
             host=host,

@@ -8,15 +8,15 @@ from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 
-from inference.backend import Adapters
 from inference.database import Database, Schema
 from inference.models import Models
 from inference.process.child_program import module_command
+from settings.groups import TuningSettings
 from tuning.data.hub_rows import FetchDataset
 from tuning.jobs.fine_tuned_models import FineTunedModels, trained_models
 from tuning.jobs.jobs import Jobs, read_trained
 from tuning.jobs.model_host import ModelHost
-from tuning.jobs.queue import POLL_S, JobQueue
+from tuning.jobs.queue import JobQueue
 from tuning.jobs.workspace import Programs, Workspace
 from tuning.metrics import TuningCollector
 from tuning.runs.service import TrainingRuns
@@ -41,11 +41,8 @@ OWN_PROGRAMS = Programs(
 class TuningService:
     """What the APIs call: the files, datasets, jobs and training runs below one folder.
 
-    max_file_bytes: of an upload; num_slots: jobs that train at the same time.
-
-    max_runs       training runs in memory at a time
-    adapters       what serves adapters; None: the backend serves none
-    host           what serves whole models; None: none can be trained
+    models         serves the base, and the adapters that are trained over it
+    host           serves whole models; None: none can be trained
     free_bytes     memory that each process of a trainer may take beside what the server keeps
     fetch_dataset  fetches a dataset of the Hub; None: none can be named
 
@@ -57,32 +54,28 @@ class TuningService:
         folder: Path,
         models: Models,
         base: TrainingBase,
-        adapters: Adapters | None,
+        settings: TuningSettings,
         *,
-        max_file_bytes: int,
-        num_slots: int = 1,
-        max_runs: int = 8,
         free_bytes: Callable[[], int] = lambda: 1 << 62,
         fetch_dataset: FetchDataset | None = None,
         host: ModelHost | None = None,
         programs: Programs = OWN_PROGRAMS,
-        poll_s: float = POLL_S,
     ) -> None:
         self.folder = folder
         self._database = Database(folder / DATABASE_FILE, SCHEMA)
         if not self._database.is_exclusive:
             self._database.close()
             raise InUse(f"another server uses {folder}: give one of them another TUNING_DIR")
-        self.files = Files(self._database, folder / "files", max_file_bytes, job_that_needs)
+        self.files = Files(self._database, folder / "files", settings.max_file_bytes, job_that_needs)
         self.datasets = Datasets(self._database, folder / "datasets", self.files, fetch_dataset)
-        results = FineTunedModels(folder / "models", base.names, adapters, host)
+        results = FineTunedModels(folder / "models", base.names, models.own.backend.adapters(), host)
         workspace = Workspace(
             self._database, folder / "jobs", base, self.files, results, programs, free_bytes
         )
         self._remove_leftovers(workspace)
         jobs, checkpoints = self._database.run(read_trained)
         results.serve_all(trained_models(jobs, checkpoints, results).values())
-        self._queue = JobQueue(workspace, num_slots, poll_s)
+        self._queue = JobQueue(workspace, settings.tuning_jobs)
         self.jobs = Jobs(workspace, self.datasets, self._queue, models)
         self.runs = TrainingRuns(
             folder / "runs",
@@ -90,7 +83,7 @@ class TuningService:
             base,
             results,
             partial(TrainerProcess, programs.serve_runs, folder / "trainer", base, programs.nice),
-            max_runs=max_runs,
+            max_runs=settings.tinker_runs,
             free_bytes=free_bytes,
         )
         self.metrics = TuningCollector(partial(self._database.run, JOBS.all))

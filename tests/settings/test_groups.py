@@ -11,9 +11,11 @@ from settings.groups import (
     HttpSettings,
     ModelSettings,
     ServerSettings,
+    TuningSettings,
     backend_settings,
     group,
     server_settings,
+    tuning_settings,
 )
 from settings.schema import Settings
 from tests.settings.parsed_settings import parsed_settings
@@ -22,8 +24,8 @@ SETTINGS = {field.name for field in fields(Settings)}
 UNITS = ("_bytes", "_s")
 # fields that are no setting: the server's version, and the device of each layer from the plan
 DERIVED = {"version", "layer_devices", "has_link"}
-GROUPS = (ModelSettings, EngineSettings, BackendSettings, ServerSettings, HttpSettings)
-AnyGroup = ModelSettings | EngineSettings | BackendSettings | ServerSettings | HttpSettings
+GROUPS = (ModelSettings, EngineSettings, BackendSettings, ServerSettings, HttpSettings, TuningSettings)
+AnyGroup = ModelSettings | EngineSettings | BackendSettings | ServerSettings | HttpSettings | TuningSettings
 
 
 @pytest.mark.parametrize("kind", GROUPS)
@@ -44,6 +46,7 @@ FROM_CONFIG = (
     backend_settings(ON_CPU),
     server_settings(ON_CPU, version=""),
     group(HttpSettings, ON_CPU),
+    tuning_settings(ON_CPU),
 )
 
 

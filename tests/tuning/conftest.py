@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from settings.groups import TuningSettings
 from tests.tuning.scripted_service import RecordingAdapters, make_service
 from tuning.service import TuningService
 
@@ -22,8 +23,8 @@ def open_services(tmp_path: Path, adapters: RecordingAdapters) -> Iterator[MakeS
     """Opens a service in the test's folder, as often as the server is started."""
     services: list[TuningService] = []
 
-    def open_one(**options: Any) -> TuningService:
-        services.append(make_service(tmp_path / "tuning", adapters, **options))
+    def open_one(*settings: TuningSettings, **options: Any) -> TuningService:
+        services.append(make_service(tmp_path / "tuning", adapters, *settings, **options))
         return services[-1]
 
     yield open_one

@@ -10,6 +10,7 @@ from typing import Any
 
 from inference.errors import BadRequest, NotFound
 from inference.lora.adapter import AdapterCard
+from settings.groups import TuningSettings
 from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models
 from tuning.jobs.workspace import Programs
 from tuning.service import TuningService
@@ -19,7 +20,9 @@ SCRIPTS = Programs(
     prepare=(sys.executable, "-m", "tests.tuning.scripted_prepare"),
     train=(sys.executable, "-m", "tests.tuning.scripted_trainer"),
     nice=1,  # the tests wait for them
+    poll_s=0.02,
 )
+SETTINGS = TuningSettings(max_file_bytes=10_000_000)
 ROW = {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "hello"}]}
 TIMEOUT_S = 60.0
 
@@ -66,12 +69,17 @@ class RecordingHost:
         del owner[name]
 
 
-def make_service(folder: Path, adapters: RecordingAdapters, **options: Any) -> TuningService:
+def make_service(
+    folder: Path,
+    adapters: FakeAdapters,
+    settings: TuningSettings = SETTINGS,
+    **options: Any,
+) -> TuningService:
     backend = FakeBackend()
+    backend.lora = adapters
     names = (backend.model_id, "alias")
     base = TrainingBase(names=names, model_folder="unused", context=128, weight_file="of the base")
-    settings = {"max_file_bytes": 10_000_000, "programs": SCRIPTS, "poll_s": 0.02} | options
-    return TuningService(folder, make_models(backend), base, adapters, **settings)
+    return TuningService(folder, make_models(backend), base, settings, **({"programs": SCRIPTS} | options))
 
 
 def upload(service: TuningService, *rows: dict[str, Any]) -> str:

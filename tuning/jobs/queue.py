@@ -26,7 +26,6 @@ from tuning.jobs.workspace import Workspace
 from tuning.store.jobs import find_job, jobs_with_status
 from tuning.types import FINISHED, Job, JobError
 
-POLL_S = 0.2
 RETRY_S = 5.0
 SHUTDOWN_S = 10.0  # for trainers to save their state
 MAX_DRY_RUNS = 2
@@ -42,10 +41,9 @@ class JobQueue:
     num_slots: jobs that train at the same time.
     """
 
-    def __init__(self, workspace: Workspace, num_slots: int, poll_s: float = POLL_S) -> None:
+    def __init__(self, workspace: Workspace, num_slots: int) -> None:
         self._workspace = workspace
         self._num_slots = num_slots
-        self._poll_s = poll_s
         self._runs: list[JobRun] = []
         self._dry_runs = RepeatedWork(FIRST_DRY_RUN_CPU_S)
         self._commands = Commands()
@@ -88,7 +86,7 @@ class JobQueue:
                 log.error("the jobs wait: %s", named_error(error))
                 self._commands.run(RETRY_S)
             else:
-                self._commands.run(self._poll_s if self._runs else None)
+                self._commands.run(self._workspace.programs.poll_s if self._runs else None)
         self._stop_runs()
 
     def _advance(self) -> None:

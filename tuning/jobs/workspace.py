@@ -18,12 +18,14 @@ class Programs:
 
     serve_runs  the trainer of all training runs; its socket and folder follow
     nice        how far they yield to the server
+    poll_s      seconds from one look at the progress of running jobs to the next
     """
 
     prepare: tuple[str, ...]
     train: tuple[str, ...]
     serve_runs: tuple[str, ...] = ()
     nice: int = 10
+    poll_s: float = 0.2
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ import psutil
 import pytest
 
 from inference.errors import BadRequest, Overloaded
+from settings.groups import TuningSettings
 from tests.tuning.conftest import MakeService
 from tests.tuning.jobs.job_processes import processes_in, wait_for_step
 from tests.tuning.scripted_service import (
@@ -199,7 +200,7 @@ def test_one_job_trains_at_a_time_and_the_others_wait(service: TuningService) ->
 
 
 def test_several_jobs_train_at_a_time_if_they_may(open_services: MakeService) -> None:
-    service = open_services(num_slots=2)
+    service = open_services(TuningSettings(tuning_jobs=2))
     jobs = [create_job(service, {"step_s": 0.05}, steps=1000) for _ in range(2)]
     for job in jobs:
         wait_for_job(service, job.id, "running")

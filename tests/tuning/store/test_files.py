@@ -6,6 +6,7 @@ import io
 import pytest
 
 from inference.errors import BadRequest, TooLarge
+from settings.groups import TuningSettings
 from tests.tuning.conftest import MakeService
 from tests.tuning.scripted_service import create_job, upload
 from tuning.service import TuningService
@@ -39,7 +40,7 @@ def test_an_expired_file_stays_until_its_job_has_ended(service: TuningService) -
 
 
 def test_a_file_over_the_limit_leaves_nothing(open_services: MakeService) -> None:
-    service = open_services(max_file_bytes=1000)
+    service = open_services(TuningSettings(max_file_bytes=1000))
     with pytest.raises(TooLarge, match=r"file exceeds 0.001 MB: send a smaller one, or raise MAX_FILE_MB"):
         service.files.create(io.BytesIO(b" " * 1001), "a", "batch")
     assert list((service.folder / "files").iterdir()) == []
