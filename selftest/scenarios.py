@@ -134,12 +134,12 @@ class KnownAnswerProposer:
         self.kv_cache_manager = kv_manager
         self.answer_ids = answer_ids
 
-    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
+    def propose(self, scheduler_output: SchedulerOutput, step_budget: int) -> int:
         for sequence, _ in scheduler_output:
             sequence.draft_token_ids = self.draft_from_answer(sequence) if can_draft(sequence) else []
         return sum(len(sequence.draft_token_ids) for sequence, _ in scheduler_output)
 
-    def is_worthwhile(self, scheduler_output: SchedulerOutput, token_budget: int) -> bool:
+    def is_worthwhile(self, scheduler_output: SchedulerOutput, step_budget: int) -> bool:
         return any(can_draft(sequence) for sequence, _ in scheduler_output)
 
     def discard(self) -> None:

@@ -137,7 +137,7 @@ class OverlapPipeline(PlainPipeline):
         scheduled = self._schedule()
         assert scheduled.output, "there are unfinished sequences and none can run"
         if self.proposer is not None:
-            scheduled.num_tokens += self.proposer.propose(scheduled.output, scheduled.token_budget)
+            scheduled.num_tokens += self.proposer.propose(scheduled.output, scheduled.step_budget)
         if not self._num_plain_steps and can_overlap(scheduled.output):
             try:
                 self._launch(scheduled, None)
@@ -171,8 +171,8 @@ class OverlapPipeline(PlainPipeline):
 
     def _drafts_pay(self, sampled: LaunchedStep) -> bool:
         """Whether drafts are likely to save time: they need a plain step."""
-        output, token_budget = sampled.in_flight.scheduler_output, sampled.scheduled.token_budget
-        return self.proposer is not None and self.proposer.is_worthwhile(output, token_budget)
+        output, step_budget = sampled.in_flight.scheduler_output, sampled.scheduled.step_budget
+        return self.proposer is not None and self.proposer.is_worthwhile(output, step_budget)
 
     def _launch(self, scheduled: ScheduledStep, sampled: LaunchedStep | None) -> None:
         """Launch the step. Raises what the runner raises, or MemoryError; nothing has changed then."""

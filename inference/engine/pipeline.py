@@ -23,7 +23,7 @@ class ScheduledStep:
     num_tokens           tokens to compute, drafts included
     num_newly_scheduled  sequences that got a row since the last step
     has_prompt           whether it computes the prompt of a sequence without output so far
-    token_budget         tokens that the step may compute
+    step_budget          tokens that the step may compute
     start_s              time.perf_counter() before scheduling
     """
 
@@ -31,7 +31,7 @@ class ScheduledStep:
     num_tokens: int
     num_newly_scheduled: int
     has_prompt: bool
-    token_budget: int
+    step_budget: int
     start_s: float
 
     @property
@@ -106,7 +106,7 @@ class PlainPipeline:
         scheduled = self.schedule()
         assert scheduled.output, "there are unfinished sequences and none can run"
         if self.proposer is not None:
-            scheduled.num_tokens += self.proposer.propose(scheduled.output, scheduled.token_budget)
+            scheduled.num_tokens += self.proposer.propose(scheduled.output, scheduled.step_budget)
         return self.execute(scheduled)
 
     def discard(self) -> None:

@@ -71,7 +71,7 @@ class WaitEstimator:
         self._last_step_s, self._is_idle = now, False
         self._step_cost.record(step.num_tokens, step.num_context_tokens, seconds, thread_s - self._thread_s)
         self._thread_s = thread_s
-        self.is_full = step.num_tokens >= FULL_SHARE * step.token_budget
+        self.is_full = step.num_tokens >= FULL_SHARE * step.step_budget
 
     def record_idle(self) -> None:
         """No answer runs or waits: the time until the next step is no time of a step."""

@@ -21,12 +21,12 @@ class OracleProposer:
     expected_outputs: dict[object, list[int]]
     rng: random.Random = field(default_factory=lambda: random.Random(7))
 
-    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
+    def propose(self, scheduler_output: SchedulerOutput, step_budget: int) -> int:
         for sequence, _ in scheduler_output:
             sequence.draft_token_ids = self.draft_ids(sequence) if can_draft(sequence) else []
         return sum(len(sequence.draft_token_ids) for sequence, _ in scheduler_output)
 
-    def is_worthwhile(self, scheduler_output: SchedulerOutput, token_budget: int) -> bool:
+    def is_worthwhile(self, scheduler_output: SchedulerOutput, step_budget: int) -> bool:
         return any(self.draft_ids(sequence) for sequence, _ in scheduler_output if can_draft(sequence))
 
     def discard(self) -> None:

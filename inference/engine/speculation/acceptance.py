@@ -28,15 +28,15 @@ def max_drafts_of(sequence: Sequence, kv_cache_manager: KVCacheManager) -> int:
     return max(0, min(max_len - len(sequence.token_ids), kv_cache_manager.num_free_tokens(sequence)))
 
 
-def max_drafts_per_row(scheduler_output: SchedulerOutput, token_budget: int) -> int:
+def max_drafts_per_row(scheduler_output: SchedulerOutput, step_budget: int) -> int:
     """Drafts that each row of the step may have at most.
 
-    The step may compute `token_budget` tokens in all. A step that computes a prompt uses the hardware well
+    The step may compute `step_budget` tokens in all. A step that computes a prompt uses the hardware well
     and has no drafts.
     """
     if any(num_tokens > 1 for _, num_tokens in scheduler_output):
         return 0
-    return max(0, min(MAX_DRAFT_TOKENS, token_budget) // len(scheduler_output) - 1)
+    return max(0, min(MAX_DRAFT_TOKENS, step_budget) // len(scheduler_output) - 1)
 
 
 def update_acceptance(acceptance: float, draft_ids: SequenceOf[int], new_token_ids: SequenceOf[int]) -> float:

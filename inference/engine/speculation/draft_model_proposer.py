@@ -58,7 +58,7 @@ class DraftModelProposer:
         self._steps_between_trials = self._steps_until_trial = MIN_STEPS_BETWEEN_TRIALS
         self._steps_until_drafts = 0
 
-    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
+    def propose(self, scheduler_output: SchedulerOutput, step_budget: int) -> int:
         """Set the drafts of each scheduled sequence, and return their number.
 
         An answer with a grammar has none, and neither has a step that computes a prompt.
@@ -66,18 +66,18 @@ class DraftModelProposer:
         sequences = [sequence for sequence, _ in scheduler_output]
         self._record_step()
         self._score(sequences)
-        max_drafts = min(self.speculate, max_drafts_per_row(scheduler_output, token_budget))
+        max_drafts = min(self.speculate, max_drafts_per_row(scheduler_output, step_budget))
         if num_drafts := self._num_drafts(sequences, max_drafts):
-            self._write(sequences, num_drafts, token_budget)
+            self._write(sequences, num_drafts, step_budget)
         self._count_step()
         if max_drafts:
             most = max(len(sequence.draft_token_ids) for sequence in sequences)
             self._started = most, len(sequences), time.perf_counter()
         return sum(len(sequence.draft_token_ids) for sequence in sequences)
 
-    def is_worthwhile(self, scheduler_output: SchedulerOutput, token_budget: int) -> bool:
+    def is_worthwhile(self, scheduler_output: SchedulerOutput, step_budget: int) -> bool:
         self._started = None  # steps that overlap are not measured
-        max_drafts = min(self.speculate, max_drafts_per_row(scheduler_output, token_budget))
+        max_drafts = min(self.speculate, max_drafts_per_row(scheduler_output, step_budget))
         is_worthwhile = self._num_drafts([sequence for sequence, _ in scheduler_output], max_drafts) > 0
         if not is_worthwhile:
             self._count_step()
@@ -131,11 +131,11 @@ class DraftModelProposer:
             return step_duration(num_drafts, num_rows) + num_drafts * INITIAL_SHARE
         return step_s + num_drafts * draft_s
 
-    def _write(self, sequences: list[Sequence], num_drafts: int, token_budget: int) -> None:
+    def _write(self, sequences: list[Sequence], num_drafts: int, step_budget: int) -> None:
         manager, drafting = self.kv_cache_manager, [each for each in sequences if can_draft(each)]
         limits = {each: min(num_drafts, max_drafts_of(each, manager)) for each in drafting}
         try:
-            self.draft_model.propose({each: limit for each, limit in limits.items() if limit}, token_budget)
+            self.draft_model.propose({each: limit for each, limit in limits.items() if limit}, step_budget)
         except Exception:  # answers go on without drafts, whatever the model or its memory lacks
             log.exception("draft model failed; no drafts for %d steps", STEPS_AFTER_FAILURE)
             self.draft_model.reset()

@@ -70,7 +70,7 @@ class NgramProposer:
         self.speculate = speculate
         self._tables: dict[int, NgramTable] = {}
 
-    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
+    def propose(self, scheduler_output: SchedulerOutput, step_budget: int) -> int:
         """Set the drafts of each scheduled sequence, and return their number.
 
         An answer with a grammar has none, and neither has a step that computes a prompt.
@@ -82,12 +82,12 @@ class NgramProposer:
             if can_draft(sequence):
                 table = self._tables[sequence.id] = tables.get(sequence.id) or NgramTable()
                 table.update(sequence.token_ids, self.speculate)
-        max_drafts = min(self.speculate, max_drafts_per_row(scheduler_output, token_budget))
+        max_drafts = min(self.speculate, max_drafts_per_row(scheduler_output, step_budget))
         self._assign_drafts([sequence for sequence, _ in scheduler_output], max_drafts)
         return sum(len(sequence.draft_token_ids) for sequence, _ in scheduler_output)
 
-    def is_worthwhile(self, scheduler_output: SchedulerOutput, token_budget: int) -> bool:
-        num_drafts = self.propose(scheduler_output, token_budget)
+    def is_worthwhile(self, scheduler_output: SchedulerOutput, step_budget: int) -> bool:
+        num_drafts = self.propose(scheduler_output, step_budget)
         for sequence, _ in scheduler_output:
             sequence.draft_token_ids = []
         return num_drafts > 0

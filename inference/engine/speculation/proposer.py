@@ -13,14 +13,14 @@ from inference.engine.speculation.ngram_proposer import NgramProposer
 
 
 class Proposer(Protocol):
-    def propose(self, scheduler_output: SchedulerOutput, token_budget: int) -> int:
+    def propose(self, scheduler_output: SchedulerOutput, step_budget: int) -> int:
         """Set the drafts of each scheduled sequence, and return their number.
 
-        The step may compute `token_budget` tokens in all.
+        The step may compute `step_budget` tokens in all.
         """
         ...
 
-    def is_worthwhile(self, scheduler_output: SchedulerOutput, token_budget: int) -> bool:
+    def is_worthwhile(self, scheduler_output: SchedulerOutput, step_budget: int) -> bool:
         """Whether drafts behind the pending tokens of these sequences are likely to save time. Sets none."""
         ...
 
