@@ -73,7 +73,7 @@ def system_info(backend: Backend, settings: ServerSettings) -> dict[str, Any]:
     plain = {each.name: getattr(settings, each.name) for each in fields(settings)}
     shares = {
         f"GPU_M/MiB_gpu{number}": device.free / device.total
-        for number, device in enumerate(backend.load().devices)
+        for number, device in enumerate(backend.current_load().devices)
     }
     return {
         **{name: value for name, value in plain.items() if isinstance(value, PLAIN)},

@@ -95,7 +95,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
         "detokenize": detokenize,
         "tokenizer_config": lambda: result(dict(backend.tokenizer_config())),
         "info": lambda: result(backend.info()),
-        "load": lambda: result(backend.load()),
+        "load": lambda: result(backend.current_load()),
         **adapter_views(backend),
         **sleep_views(),
     }

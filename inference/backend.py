@@ -99,7 +99,9 @@ class Backend(Protocol):
         """The adapters that requests may name; None: the backend has none and can load none."""
         ...
 
-    def load(self) -> BackendLoad: ...
+    def current_load(self) -> BackendLoad:
+        """How busy it is now."""
+        ...
 
     def seconds_until_end(self) -> float | None:
         """Seconds until one of the running answers is expected to end; None if unknown."""

@@ -66,7 +66,7 @@ def allow_origin(response: Response) -> Response:
 def generate(models: Models, settings: ServerSettings, executor: Executor) -> Response:
     body = read_struct(NeodimRequest, strict=False)
     served = choose_served(body, models)
-    gpus = GpuSampler(lambda: served.backend.load().devices)
+    gpus = GpuSampler(lambda: served.backend.current_load().devices)
     tokenizer = PlainTokenizer(served.backend)
     request = parse_request(body, tokenizer, served.backend, settings)
     trackers = make_stop_trackers(body)

@@ -34,7 +34,7 @@ def install_status(blueprint: Blueprint, models: Models) -> None:
         return Response(status=200)
 
     def load() -> Response:
-        loads = [backend.load() for backend in models.backends]
+        loads = [backend.current_load() for backend in models.backends]
         return json_response(200, LoadResponse(sum(load.running + load.waiting for load in loads)))
 
     blueprint.add_url_rule("/ping", "ping", attach_operation(ping, PING), methods=["GET", "POST"])

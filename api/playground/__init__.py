@@ -62,7 +62,7 @@ def status(backend: Backend) -> dict[str, Any]:
     used     share of the KV cache in use, 0 to 1
     ram      `own` is the resident memory of this process
     """
-    info, load, memory = backend.info(), backend.load(), psutil.virtual_memory()
+    info, load, memory = backend.info(), backend.current_load(), psutil.virtual_memory()
     own = psutil.Process().memory_info().rss
     return {
         "model": info.id,

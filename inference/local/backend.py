@@ -19,10 +19,10 @@ from inference.local.backend_model import BackendModel
 from inference.local.embedding_inputs import EmbeddingInputs
 from inference.local.embeddings import EmbeddingStream, embed_inputs
 from inference.local.engine_probe import EngineProbe
+from inference.local.grammar_stage import GrammarStage
 from inference.local.input_processor import InputProcessor
 from inference.local.output_processor import OutputProcessor
 from inference.local.output_stream import LocalStream, OutputCollector
-from inference.local.pending_stream import GrammarStage
 from inference.local.resolve_request import RequestResolver, ResolvedRequest
 from inference.local.tool_calling import ToolCalling
 from inference.lora.registry import AdapterRegistry
@@ -115,7 +115,7 @@ class LocalBackend:
         resolved = self._request_resolver.resolve(
             request, token_ids, has_grammar=constraint is not None, arrived_s=arrived_s
         )
-        return self._grammar_stage.open(constraint, field, partial(self._submit, resolved))
+        return self._grammar_stage.compile_then(constraint, field, partial(self._submit, resolved))
 
     def _submit(self, resolved: ResolvedRequest, matcher: GrammarMatcher | None) -> Stream:
         """Start the answers. The weights of their adapter stay in memory until they end."""
@@ -167,7 +167,7 @@ class LocalBackend:
     def adapters(self) -> Adapters | None:
         return self._adapters
 
-    def load(self) -> BackendLoad:
+    def current_load(self) -> BackendLoad:
         stats = self._engine.stats()
         return BackendLoad(
             stats.running + stats.background_tasks,

@@ -120,7 +120,7 @@ class RemoteBackend:
     def adapters(self) -> Adapters | None:
         return self._adapters
 
-    def load(self) -> BackendLoad:
+    def current_load(self) -> BackendLoad:
         return BackendLoad(running=len(self._running_answers))
 
     def seconds_until_end(self) -> float | None:

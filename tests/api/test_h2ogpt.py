@@ -32,7 +32,7 @@ STOPS = ["\n<human>:", "\n<bot>:", "<human>:", "<bot>:", "<bot>:\n"]  # of the p
 
 
 class OneGpu(FakeBackend):
-    def load(self) -> BackendLoad:
+    def current_load(self) -> BackendLoad:
         return BackendLoad(devices=(Device("gpu", 100, 25, 70, 60),))
 
 

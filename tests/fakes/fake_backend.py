@@ -162,7 +162,7 @@ class FakeBackend:
     def seconds_until_end(self) -> float | None:
         return self.end_s
 
-    def load(self) -> BackendLoad:
+    def current_load(self) -> BackendLoad:
         return BackendLoad(running=len(self.open_streams))
 
     def attach(self, loop: asyncio.AbstractEventLoop) -> None:

@@ -150,7 +150,7 @@ def test_the_machines_memory_is_shown(page: Page) -> None:
 
 
 class WithGpu(FakeBackend):
-    def load(self) -> BackendLoad:
+    def current_load(self) -> BackendLoad:
         gpu = Device("Some GPU", total=80 * GB, free=20 * GB, reserved=50 * GB, allocated=40 * GB)
         return BackendLoad(running=3, waiting=1, kv_usage=0.5, devices=(gpu,))
 

@@ -37,7 +37,7 @@ def pause() -> Work[None]:
 
 
 def busy(backend: LocalBackend) -> tuple[int, int, float]:
-    load = backend.load()
+    load = backend.current_load()
     return load.running, load.waiting, load.kv_usage
 
 

@@ -77,7 +77,7 @@ def test_each_input_has_its_own_vector_in_order(backend: LocalBackend) -> None:
 
 def test_the_engine_has_as_many_inputs_as_rows_at_most(backend: LocalBackend) -> None:
     """Scheduling, aborting and collecting thousands would keep other requests waiting."""
-    loads = [backend.load() for _ in backend.embed(["a cat"] * 40)]
+    loads = [backend.current_load() for _ in backend.embed(["a cat"] * 40)]
     assert len(loads) == 40 and max(load.running + load.waiting for load in loads) <= 4
 
 
@@ -145,7 +145,7 @@ def test_a_closed_embedding_is_not_computed_to_its_end(backend: LocalBackend) ->
         stream.close()
     assert list(streams[1]) == []
     assert embed(backend, "a cat")[0].num_tokens
-    assert backend.load().running == 0 and len(arrived) < MAX_INPUTS
+    assert backend.current_load().running == 0 and len(arrived) < MAX_INPUTS
 
 
 def test_pushed_vectors_are_delivered_like_stream_events(backend: LocalBackend) -> None:

@@ -189,7 +189,7 @@ def test_gpus_are_reported_from_the_first_sample_to_the_last() -> None:
     class LoadedBackend(ScriptedBackend):
         used = 0
 
-        def load(self) -> BackendLoad:
+        def current_load(self) -> BackendLoad:
             self.used += 10
             return BackendLoad(devices=(Device("A GPU", 100, 100 - self.used, self.used, self.used - 1),))
 

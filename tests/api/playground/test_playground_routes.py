@@ -17,7 +17,7 @@ NAMES = sorted(StaticFiles(FOLDER).files)
 
 
 class BusyBackend(FakeBackend):
-    def load(self) -> BackendLoad:
+    def current_load(self) -> BackendLoad:
         return BackendLoad(
             running=2, waiting=1, kv_usage=0.25, devices=(Device("GPU", 8 << 30, 2 << 30, 5 << 30, 4 << 30),)
         )

@@ -1,4 +1,7 @@
-"""The stream of a request whose grammar is still being compiled. Closing it abandons the compilation."""
+"""Compiles the grammars of requests before their answers start; meanwhile a request is a PendingStream.
+
+Knows the compiler and its queue. Does not know how a request is submitted.
+"""
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import CancelledError
@@ -25,7 +28,7 @@ class GrammarStage:
         self._compiler = compiler
         self._queue = CompileQueue()
 
-    def open(
+    def compile_then(
         self, constraint: Constraint | None, field: str, submit: Callable[[GrammarMatcher | None], Stream]
     ) -> Stream:
         """The stream that `submit` returns for the constraint's matcher; `field` as in GrammarCompiler.
@@ -43,7 +46,7 @@ class GrammarStage:
 
 
 class PendingStream:
-    """A Stream that becomes the result of `job`. `post` as in GrammarStage."""
+    """A Stream that becomes the result of `job`; closing it abandons the job. `post` as in GrammarStage."""
 
     def __init__(self, job: CompileJob[Stream], post: Post) -> None:
         self._job = job
