@@ -31,9 +31,9 @@ class ForwardContext:
     logits_indices: torch.Tensor | None
     logits_selected: bool = field(default=False, init=False)
     copies: DeviceCopies = field(default_factory=DeviceCopies, init=False)
-    pooled_spans: Sequence[tuple[int, int]] = field(default=(), init=False)
+    pooled_spans: Sequence[tuple[int, int]] = field(default=(), kw_only=True)
     hidden_sums: Sequence[torch.Tensor] = field(default=(), init=False)
-    adapters: StepAdapters | None = field(default=None, init=False)
+    adapters: StepAdapters | None = field(default=None, kw_only=True)
 
 
 _current: ContextVar[ForwardContext | None] = ContextVar("forward_context", default=None)

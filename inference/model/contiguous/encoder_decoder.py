@@ -53,9 +53,9 @@ class EncoderDecoderRunner(ContiguousRunner):
         encoder = self.model.get_encoder()
         adapter_of_row = dict(zip(batch.rows, batch.adapter_ids, strict=False))
         for row, ids in batch.encoder_inputs.items():
-            encoder_ids, context = torch.tensor([ids], device=self.device), ForwardContext(None)
-            context.adapters = uniform_adapters(adapter_of_row.get(row, 0), len(ids), len(ids))
-            with set_forward_context(context):
+            encoder_ids = torch.tensor([ids], device=self.device)
+            adapters = uniform_adapters(adapter_of_row.get(row, 0), len(ids), len(ids))
+            with set_forward_context(ForwardContext(None, adapters=adapters)):
                 output = encoder(input_ids=encoder_ids)
             self.encoder_states[row], self.output_type = output.last_hidden_state[0], type(output)
             self.encoder_lengths[row] = len(ids)

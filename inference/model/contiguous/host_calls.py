@@ -52,7 +52,7 @@ class HostCall:
     def to_call(self, tensors: Iterator[torch.Tensor]) -> ForwardCall:
         token_ids, positions, slot_mapping, real, logits_indices = (next(tensors) for _ in range(5))
         size = self.num_rows * self.width
-        call = ForwardCall(
+        return ForwardCall(
             first=self.first,
             num_rows=self.num_rows,
             width=self.width,
@@ -65,9 +65,9 @@ class HostCall:
             real=None if len(self.real) == size else real,
             logits_indices=None if len(self.logits_indices) == size else logits_indices,
             pooled_rows=list(self.pooled_spans),
+            pooled_spans=list(self.pooled_spans.values()),
+            adapters=self.adapters,
         )
-        call.pooled_spans, call.adapters = list(self.pooled_spans.values()), self.adapters
-        return call
 
 
 def plan_calls(

@@ -30,8 +30,8 @@ class AdaptedModel:
 
     def __call__(self, **inputs: Any) -> Any:
         num_tokens = next(inputs[name].numel() for name in TOKEN_INPUTS if name in inputs)
-        context = ForwardContext(None)
-        context.adapters = uniform_adapters(self._weights.number, num_tokens, num_tokens)
+        adapters = uniform_adapters(self._weights.number, num_tokens, num_tokens)
+        context = ForwardContext(None, adapters=adapters)
         with self._modules.installed([self._weights]), set_forward_context(context):
             return self._model(**inputs)
 

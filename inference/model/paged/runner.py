@@ -71,8 +71,14 @@ class PagedRunner:
     ) -> torch.Tensor:
         """Run the model: logits (W, V). Stores the sums of the spans."""
         tokens = metadata[0]
-        context = PagedContext(tokens.logits_indices, metadata, self.pool, self.kernel)
-        context.pooled_spans, context.adapters = pooled_spans, adapters
+        context = PagedContext(
+            tokens.logits_indices,
+            metadata,
+            self.pool,
+            self.kernel,
+            pooled_spans=pooled_spans,
+            adapters=adapters,
+        )
         with self.attention.installed(), set_forward_context(context):
             logits = self.model(
                 input_ids=tokens.token_ids, position_ids=tokens.positions, use_cache=False

@@ -88,8 +88,8 @@ class UncachedRunner:
         if len(positions) > 1 and not self.whole_prefix:
             return torch.cat([self.compute(row, [position], adapter_id) for position in positions])
         ids = torch.tensor([self.rows[row][: positions[-1] + 1]], device=self.model.device)
-        inputs, context = self.model_inputs(ids, self.encoder_inputs[row]), ForwardContext(None)
-        context.adapters = uniform_adapters(adapter_id, ids.numel(), ids.numel())
+        inputs = self.model_inputs(ids, self.encoder_inputs[row])
+        context = ForwardContext(None, adapters=uniform_adapters(adapter_id, ids.numel(), ids.numel()))
         # The model may append a mask token, and return its logits alone: the last ones.
         indices = positions if self.whole_prefix else [-1]
         with set_forward_context(context):
