@@ -18,7 +18,7 @@ from hub.licence import licence_in
 from hub.listing import COMMIT_PATTERN, RepoEntry, fetch_listing
 from hub.repository import RepoFile, Repository
 from hub.small_files import CONFIG, INDEX, fetch_metadata, read_index, read_model_config
-from hub.weight_files import SAFE_FORMATS, WeightFormats, find_shard_names, select_files
+from hub.weight_files import SAFE_FILES, AllowedFiles, find_shard_names, select_files
 from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding, Refused
 from inference.model.load.gguf.shards import GGUF
@@ -35,41 +35,36 @@ def find_model(
     home: Path,
     hub: Hub,
     offline: bool,
-    trust_remote_code: bool,
-    formats: WeightFormats = SAFE_FORMATS,
+    allowed: AllowedFiles = SAFE_FILES,
     refresh: bool = False,
 ) -> Repository:
     """Look for a model in folders, then in the cache, then on the Hub. Raises Refused.
 
-    home: base of relative paths in addition to the current folder. trust_remote_code: also load the model's
-    Python files. refresh: ask the Hub for a newer version even if the cache has a complete one.
-    The config of a GGUF file is still empty.
+    home: base of relative paths in addition to the current folder. refresh: ask the Hub for a newer version
+    even if the cache has a complete one. The config of a GGUF file is still empty.
     """
     for folder in (Path(name).expanduser(), home / name):
         if folder.is_dir():
-            return from_folder(name, folder, trust_remote_code, formats)
+            return from_folder(name, folder, allowed)
         if folder.is_file() and folder.suffix == GGUF:
-            return from_folder(name, folder.parent, trust_remote_code, WeightFormats(gguf_file=folder.name))
+            return from_folder(name, folder.parent, replace(allowed, gguf_file=folder.name))
     if name.startswith((".", "/", "~", "models/")):
         raise Refused(explain_no_such_model(name, f"no folder {name}"))
     may_use_cache = bool(COMMIT_PATTERN.fullmatch(revision)) or not refresh
-    if may_use_cache and (cached := from_complete_cache(name, revision, hub, trust_remote_code, formats)):
+    if may_use_cache and (cached := from_complete_cache(name, revision, hub, allowed)):
         return cached
     if offline:
-        return from_cache(
-            name, revision, hub, trust_remote_code, formats, "OFFLINE is set", "OFFLINE = False, to fetch it"
-        )
+        return from_cache(name, revision, hub, allowed, "OFFLINE is set", "OFFLINE = False, to fetch it")
     try:
-        return from_hub(name, revision, hub, trust_remote_code, formats)
+        return from_hub(name, revision, hub, allowed)
     except HubUnavailable as error:
-        return from_cache(name, revision, hub, trust_remote_code, formats, str(error), error.fix)
+        return from_cache(name, revision, hub, allowed, str(error), error.fix)
 
 
 def from_folder(
     name: str,
     folder: Path,
-    trust_remote_code: bool,
-    formats: WeightFormats = SAFE_FORMATS,
+    allowed: AllowedFiles = SAFE_FILES,
     commit: str = "",
     revision: str = "",
 ) -> Repository:
@@ -79,7 +74,7 @@ def from_folder(
     sizes = {path.relative_to(folder).as_posix(): path.stat().st_size for path in paths}
     refuse_adapter(folder, name, sizes)
     shard_files = read_index(folder / INDEX, name) if INDEX in sizes else None
-    files_to_load = select_files(sizes, shard_files, trust_remote_code, formats)
+    files_to_load = select_files(sizes, shard_files, allowed)
     return Repository(
         name=name,
         revision=revision,
@@ -101,27 +96,21 @@ def refuse_special_files(folder: Path, entries: Sequence[Path]) -> None:
             raise Refused(Finding("weights", "files", have, False, "remove it from the model's folder"))
 
 
-def from_cache(
-    name: str, revision: str, hub: Hub, trust_remote_code: bool, formats: WeightFormats, why: str, fix: str
-) -> Repository:
+def from_cache(name: str, revision: str, hub: Hub, allowed: AllowedFiles, why: str, fix: str) -> Repository:
     """The cached version of a model if the Hub is not asked or does not answer. Raises Refused with `why`."""
     commit = ModelCache(hub.model_folder(name)).commit_of(revision)
     folder = ModelCache(hub.model_folder(name)).snapshot(commit)
     if not (folder / CONFIG).is_file() and not any(folder.rglob(f"*{GGUF}")):
         raise Refused(Finding("access", name, f"{why}, and there is no copy in {hub.cache_dir}", False, fix))
-    repository = from_folder(name, folder, trust_remote_code, formats, commit=commit, revision=revision)
+    repository = from_folder(name, folder, allowed, commit=commit, revision=revision)
     files = {file.name: file for file in repository.files}
-    for file, num_bytes in expected_files(
-        ModelCache(hub.model_folder(name)), commit, trust_remote_code, formats
-    ).items():
+    for file, num_bytes in expected_files(ModelCache(hub.model_folder(name)), commit, allowed).items():
         if file not in files or files[file].size != num_bytes:
             files[file] = RepoFile(file, num_bytes, is_local=False)
     return replace(repository, files=tuple(files.values()))
 
 
-def expected_files(
-    cache: ModelCache, commit: str, trust_remote_code: bool, formats: WeightFormats
-) -> dict[str, int]:
+def expected_files(cache: ModelCache, commit: str, allowed: AllowedFiles) -> dict[str, int]:
     """The files that a cached version is loaded from, with sizes, whether or not they are present.
 
     Empty if the cache has no record of them. Raises Refused.
@@ -132,33 +121,25 @@ def expected_files(
     shard_files = None
     if INDEX in sizes:
         shard_files = read_index(index, cache.folder.name) if index.is_file() else find_shard_names(sizes)
-    return (
-        {file: sizes.get(file, 0) for file in select_files(sizes, shard_files, trust_remote_code, formats)}
-        if sizes
-        else {}
-    )
+    return {file: sizes.get(file, 0) for file in select_files(sizes, shard_files, allowed)} if sizes else {}
 
 
-def from_complete_cache(
-    name: str, revision: str, hub: Hub, trust_remote_code: bool, formats: WeightFormats
-) -> Repository | None:
+def from_complete_cache(name: str, revision: str, hub: Hub, allowed: AllowedFiles) -> Repository | None:
     """The revision as it was last fetched, if the cache has all its files; else None."""
     cache = ModelCache(hub.model_folder(name))
     commit = cache.commit_of(revision)
-    planned_files = expected_files(cache, commit, trust_remote_code, formats)
+    planned_files = expected_files(cache, commit, allowed)
     folder = cache.snapshot(commit)
     if not planned_files or not all(
         is_complete_file(folder / file, num_bytes) for file, num_bytes in planned_files.items()
     ):
         return None
-    repository = from_folder(name, folder, trust_remote_code, formats, commit=commit, revision=revision)
+    repository = from_folder(name, folder, allowed, commit=commit, revision=revision)
     lacks_code = "auto_map" in repository.config and not any(file.endswith(".py") for file in planned_files)
-    return None if trust_remote_code and lacks_code else repository
+    return None if allowed.trust_remote_code and lacks_code else repository
 
 
-def from_hub(
-    name: str, revision: str, hub: Hub, trust_remote_code: bool, formats: WeightFormats
-) -> Repository:
+def from_hub(name: str, revision: str, hub: Hub, allowed: AllowedFiles) -> Repository:
     """Look up a version on the Hub. Raises Refused, or HubUnavailable if the Hub does not answer."""
     with explain_hub_errors(hub, name, revision):
         listing = fetch_listing(hub, name, revision)
@@ -173,9 +154,7 @@ def from_hub(
             if (metadata_folder / INDEX).is_file()
             else find_shard_names(files)
         )
-    files_to_load = select_files(
-        {file: each.size for file, each in files.items()}, shard_files, trust_remote_code, formats
-    )
+    files_to_load = select_files({file: each.size for file, each in files.items()}, shard_files, allowed)
     return Repository(
         name,
         revision,
@@ -210,8 +189,7 @@ def resolve_model(settings: Settings, home: Path, *, refresh: bool = False) -> R
         home=home,
         hub=hub,
         offline=settings.offline,
-        trust_remote_code=settings.trust_remote_code,
-        formats=WeightFormats(settings.allow_pickle, settings.gguf_file),
+        allowed=AllowedFiles(settings.allow_pickle, settings.gguf_file, settings.trust_remote_code),
         refresh=refresh,
     )
     return with_headers(repository, hub)

@@ -28,37 +28,39 @@ WEIGHT_SUFFIXES = (".safetensors", GGUF, ".bin")
 
 
 @dataclass(frozen=True, slots=True)
-class WeightFormats:
-    """Which weight files may be selected.
+class AllowedFiles:
+    """Which files of a model may be loaded.
 
-    allow_pickle  whether pickles may be loaded
-    gguf_file     name or part of the name of the GGUF file to load; empty: GGUF only without safetensors
+    allow_pickle       pickles, too
+    gguf_file          name or part of the name of the GGUF file to load; empty: GGUF only without safetensors
+    trust_remote_code  the model's Python files, too
     """
 
     allow_pickle: bool = False
     gguf_file: str = ""
+    trust_remote_code: bool = False
 
 
-SAFE_FORMATS = WeightFormats()
+SAFE_FILES = AllowedFiles()
 
 
 def select_weight_files(
-    sizes: Mapping[str, int], shard_files: set[str] | None, formats: WeightFormats
+    sizes: Mapping[str, int], shard_files: set[str] | None, allowed: AllowedFiles
 ) -> set[str]:
     """The files to load weights from.
 
     sizes: bytes by name. shard_files: the files that a safetensors index names; None without an index. Raises
     Refused if several GGUF files match.
     """
-    if formats.gguf_file:
-        return set(select_gguf(sizes, formats.gguf_file))
+    if allowed.gguf_file:
+        return set(select_gguf(sizes, allowed.gguf_file))
     if shard_files is not None:
         return shard_files
     if SINGLE_FILE in sizes:
         return {SINGLE_FILE}
     if gguf_models(sizes):
         return set(select_gguf(sizes, ""))
-    return {name for name in sizes if formats.allow_pickle and PICKLE_PATTERN.fullmatch(name)}
+    return {name for name in sizes if allowed.allow_pickle and PICKLE_PATTERN.fullmatch(name)}
 
 
 def select_gguf(sizes: Mapping[str, int], gguf_file: str) -> tuple[str, ...]:
@@ -108,15 +110,14 @@ def suggest_gguf(names: list[str]) -> str:
 def select_files(
     sizes: Mapping[str, int],
     shard_files: set[str] | None,
-    trust_remote_code: bool,
-    formats: WeightFormats = SAFE_FORMATS,
+    allowed: AllowedFiles = SAFE_FILES,
 ) -> list[str]:
     """The files that loading reads: weights, configuration and tokenizer files. Raises Refused."""
     small_files = {
-        name for name in sizes if is_small_file(name) or (trust_remote_code and name.endswith(".py"))
+        name for name in sizes if is_small_file(name) or (allowed.trust_remote_code and name.endswith(".py"))
     }
     refuse_large_files({name: sizes[name] for name in small_files if READ_WHOLE.fullmatch(name)})
-    return sorted(select_weight_files(sizes, shard_files, formats) | small_files)
+    return sorted(select_weight_files(sizes, shard_files, allowed) | small_files)
 
 
 def refuse_large_files(sizes: Mapping[str, int]) -> None:

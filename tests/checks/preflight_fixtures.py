@@ -47,7 +47,7 @@ def client(fake: fake_hub.FakeHub, tmp_path: Path) -> Hub:
 @pytest.fixture
 def look_up(client: Hub, tmp_path: Path) -> Callable[..., Repository]:
     def find_it(name: str = "acme/tiny", revision: str = "main", **changes: Any) -> Repository:
-        options = {"home": tmp_path / "home", "hub": client, "offline": False, "trust_remote_code": False}
+        options = {"home": tmp_path / "home", "hub": client, "offline": False}
         return find_model(name, revision, **(options | changes))
 
     return find_it
@@ -58,7 +58,7 @@ def planned(tmp_path: Path) -> Callable[..., Plan]:
     """Makes the plan for a tiny model in a folder."""
 
     def plan_it(repository: Repository | None = None, **changes: Any) -> Plan:
-        source = repository or from_folder("tiny", tiny.llama(tmp_path / "planned"), trust_remote_code=False)
+        source = repository or from_folder("tiny", tiny.llama(tmp_path / "planned"))
         options = {
             "device": "cpu",
             "dtype": "auto",

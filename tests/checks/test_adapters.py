@@ -26,7 +26,7 @@ CONFIG, WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> Repository:
-    return from_folder("tiny", tiny.llama(tmp_path_factory.mktemp("tiny")), trust_remote_code=False)
+    return from_folder("tiny", tiny.llama(tmp_path_factory.mktemp("tiny")))
 
 
 @pytest.fixture(scope="module")

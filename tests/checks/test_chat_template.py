@@ -39,7 +39,7 @@ def check_template(tmp_path: Path, planned: Planner, machine: Machine) -> Callab
         elif text:
             (folder / "chat_template.jinja").write_text(text)
         tiny.edit(folder / "tokenizer_config.json", **settings)
-        finding = chat_template.check(planned(from_folder("model", folder, trust_remote_code=False)), machine)
+        finding = chat_template.check(planned(from_folder("model", folder)), machine)
         assert finding and finding.ok
         return finding
 

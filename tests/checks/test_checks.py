@@ -128,7 +128,7 @@ def test_kv_memory_is_at_most_what_all_rows_can_fill(planned: Planner, machine: 
 def test_pickles_are_refused(tmp_path: Path, planned: Planner, machine: Machine) -> None:
     folder = tiny.llama(tmp_path / "bin")
     (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
-    finding = finding_named("weights", planned(from_folder("bin", folder, trust_remote_code=False)), machine)
+    finding = finding_named("weights", planned(from_folder("bin", folder)), machine)
     assert not finding.ok and "pytorch_model.bin, a pickle" in finding.fix
 
 
@@ -136,18 +136,14 @@ def test_a_missing_shard_is_named(tmp_path: Path, planned: Planner, machine: Mac
     folder = tiny.llama(tmp_path / "shards")
     index = {"weight_map": {"a": "model.safetensors", "b": "model-2.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    finding = finding_named(
-        "weights", planned(from_folder("shards", folder, trust_remote_code=False)), machine
-    )
+    finding = finding_named("weights", planned(from_folder("shards", folder)), machine)
     assert not finding.ok and finding.fix.startswith("model-2.safetensors is missing")
 
 
 def test_an_unknown_architecture_is_refused(tmp_path: Path, planned: Planner, machine: Machine) -> None:
     folder = tiny.llama(tmp_path / "odd")
     tiny.edit(folder / "config.json", model_type="llama99")
-    finding = finding_named(
-        "architecture", planned(from_folder("odd", folder, trust_remote_code=False)), machine
-    )
+    finding = finding_named("architecture", planned(from_folder("odd", folder)), machine)
     assert not finding.ok and "'llama99', which transformers" in finding.fix
 
 
@@ -155,7 +151,7 @@ def test_an_invalid_config_is_refused(tmp_path: Path, planned: Planner) -> None:
     folder = tiny.llama(tmp_path / "wrong")
     tiny.edit(folder / "config.json", hidden_size="wide")
     with pytest.raises(Refused) as caught:
-        planned(from_folder("wrong", folder, trust_remote_code=False))
+        planned(from_folder("wrong", folder))
     assert "hidden_size" in caught.value.finding.have
 
 
@@ -235,9 +231,7 @@ def test_a_model_for_another_task_is_not_reported_as_unknown(
     tmp_path: Path, planned: Planner, machine: Machine, config: dict[str, Any], have: str, fix: str
 ) -> None:
     tiny.edit(tiny.llama(tmp_path) / "config.json", **{"transformers_version": "99.0"} | config)
-    finding = finding_named(
-        "architecture", planned(from_folder("other", tmp_path, trust_remote_code=False)), machine
-    )
+    finding = finding_named("architecture", planned(from_folder("other", tmp_path)), machine)
     assert (finding.ok, finding.have) == (False, have) and fix in finding.fix
 
 
@@ -245,7 +239,7 @@ def test_files_without_a_head_are_reported_as_those_of_an_embedding_model(
     tmp_path: Path, planned: Planner, machine: Machine, client: Hub
 ) -> None:
     folder = tiny.save_model(tmp_path, transformers.MistralModel, transformers.MistralConfig(**tiny.LLAMA))
-    repository = with_headers(from_folder("base", folder, trust_remote_code=False), client)
+    repository = with_headers(from_folder("base", folder), client)
     finding = finding_named("weights", planned(repository), machine)
     assert not finding.ok and "lm_head.weight" in finding.have
     assert finding.fix.startswith("the files are weights of MistralModel, which computes embeddings")

@@ -15,12 +15,14 @@ from checks.machine import Machine
 from checks.memory.plan import Plan
 from hub.repository import Repository
 from hub.resolve import from_folder
+from hub.weight_files import AllowedFiles
 from inference.finding import Finding
 from tests.fakes import fake_hub
 from tests.tiny_models import tiny
 
 Planner = Callable[..., Plan]
 LookUp = Callable[..., Repository]
+WITH_CODE = AllowedFiles(trust_remote_code=True)
 OWN = {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "modeling_own.Model"}}
 
 
@@ -33,7 +35,7 @@ def folder(path: Path, files: tuple[str, ...] = (), **config: Any) -> Repository
     tiny.edit(model_folder / "config.json", **config)
     for name in files:
         (model_folder / name).write_text("")
-    return from_folder("own", model_folder, trust_remote_code=True)
+    return from_folder("own", model_folder, WITH_CODE)
 
 
 @pytest.mark.parametrize(
@@ -75,9 +77,7 @@ def test_a_folder_names_its_licence_too(
 ) -> None:
     model_folder = tiny.llama(tmp_path / "own")
     (model_folder / file).write_text(text)
-    finding = finding_named(
-        "licence", planned(from_folder("own", model_folder, trust_remote_code=False)), machine
-    )
+    finding = finding_named("licence", planned(from_folder("own", model_folder)), machine)
     assert finding and finding.have == licence
 
 
@@ -95,13 +95,13 @@ def test_code_from_the_hub_needs_a_commit_as_well(
 ) -> None:
     tiny.edit(tiny_repo.folder / "config.json", **OWN)
     (tiny_repo.folder / "modeling_own.py").write_text("")
-    both = finding_named("code", planned(look_up(trust_remote_code=True)), machine)
+    both = finding_named("code", planned(look_up(allowed=WITH_CODE)), machine)
     assert both and both.fix.startswith(
         f'TRUST_REMOTE_CODE = True and MODEL_REVISION = "{tiny_repo.commit}", once'
     )
-    branch = finding_named("code", planned(look_up(trust_remote_code=True), trust_remote_code=True), machine)
+    branch = finding_named("code", planned(look_up(allowed=WITH_CODE), trust_remote_code=True), machine)
     assert branch and not branch.ok and branch.fix.startswith(f'MODEL_REVISION = "{tiny_repo.commit}"')
-    pinned = look_up("acme/tiny", tiny_repo.commit, trust_remote_code=True)
+    pinned = look_up("acme/tiny", tiny_repo.commit, allowed=WITH_CODE)
     commit = finding_named("code", planned(pinned, trust_remote_code=True), machine)
     assert commit and commit.ok
 
@@ -111,7 +111,7 @@ def test_code_of_a_known_model_must_be_pinned_too_if_it_may_run(
 ) -> None:
     (tiny_repo.folder / "tokenization.py").write_text("")
     assert finding_named("code", planned(look_up()), machine) is None
-    finding = finding_named("code", planned(look_up(trust_remote_code=True), trust_remote_code=True), machine)
+    finding = finding_named("code", planned(look_up(allowed=WITH_CODE), trust_remote_code=True), machine)
     assert finding and not finding.ok
 
 

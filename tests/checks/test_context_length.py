@@ -71,5 +71,5 @@ def test_a_model_that_cannot_be_scaled_is_refused_before_it_is_fetched(
     config = transformers.GPT2Config(vocab_size=320, n_embd=32, n_layer=1, n_head=2, n_positions=64)
     folder = tiny.save_model(tmp_path / "gpt2", transformers.GPT2LMHeadModel, config)
     with pytest.raises(Refused) as caught:
-        planned(from_folder("gpt2", folder, trust_remote_code=False), rope_scaling=RopeScaling("linear", 2.0))
+        planned(from_folder("gpt2", folder), rope_scaling=RopeScaling("linear", 2.0))
     assert caught.value.finding.fix == 'ROPE_SCALING = "none" and ROPE_FACTOR = 1'

@@ -60,7 +60,7 @@ def test_mxfp4_is_planned_as_it_is_loaded(
     quantize: str, tmp_path: Path, client: Hub, planned: Planner, machine: Machine
 ) -> None:
     in_four_bits(tmp_path)
-    repository = with_headers(from_folder("mxfp4", tmp_path, trust_remote_code=False), client)
+    repository = with_headers(from_folder("mxfp4", tmp_path), client)
     plan = replan(planned(repository, dtype="bfloat16"), quantize=quantize)
     is_kept = quantize == "none"
     formats = KEPT_FORMATS if is_kept else FORMATS
@@ -86,7 +86,7 @@ def test_weights_that_stay_quantized_are_measured_in_their_files(
 def test_dequantized_weights_can_be_quantized_again(
     tmp_path: Path, client: Hub, planned: Planner, machine: Machine
 ) -> None:
-    source = with_headers(from_folder("fp8", in_eight_bits(tmp_path), trust_remote_code=False), client)
+    source = with_headers(from_folder("fp8", in_eight_bits(tmp_path)), client)
     plan = planned(source, dtype="bfloat16", quantize="int8")
     finding = next(finding for finding in preflight.run_checks(plan, machine) if finding.name == "quantize")
     assert finding.ok, finding
@@ -97,9 +97,7 @@ def test_weights_dequantized_at_load_are_measured_dequantized(
     tmp_path: Path, client: Hub, planned: Planner, machine: Machine
 ) -> None:
     folder = in_eight_bits(tmp_path)
-    plan = planned(
-        with_headers(from_folder("fp8", folder, trust_remote_code=False), client), dtype="bfloat16"
-    )
+    plan = planned(with_headers(from_folder("fp8", folder), client), dtype="bfloat16")
     model = load(folder, ModelSettings(dtype="bfloat16", device="cpu")).model
     num_bytes = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     assert plan.model_size and plan.model_size.weights == num_bytes > plan.repository.weight_bytes
@@ -117,13 +115,13 @@ def test_a_format_that_cannot_be_read_is_refused_with_the_package_to_install(
     if not find_blocker(quantization_config, "cpu"):
         pytest.skip(f"{package} is installed")
     tiny.edit(tiny.llama(tmp_path) / "config.json", quantization_config=quantization_config)
-    finding = quantized_finding(planned(from_folder("q", tmp_path, trust_remote_code=False)), machine)
+    finding = quantized_finding(planned(from_folder("q", tmp_path)), machine)
     assert not finding.ok and finding.fix.startswith(f"pip3 install {package}, or choose a model")
 
 
 def test_an_unknown_format_is_refused(tmp_path: Path, planned: Planner, machine: Machine) -> None:
     tiny.edit(tiny.llama(tmp_path) / "config.json", quantization_config={"quant_method": "strange"})
-    finding = quantized_finding(planned(from_folder("q", tmp_path, trust_remote_code=False)), machine)
+    finding = quantized_finding(planned(from_folder("q", tmp_path)), machine)
     assert (
         not finding.ok
         and "strange" in finding.have
@@ -141,7 +139,7 @@ def test_a_format_in_quantize_must_be_the_one_of_the_files(
     config = tiny.llama(tmp_path) / "config.json"
     if stored:
         tiny.edit(config, quantization_config={"quant_method": stored, "bits": 4})
-    repository = from_folder("q", tmp_path, trust_remote_code=False)
+    repository = from_folder("q", tmp_path)
     finding = quantized_finding(planned(repository, stored_quantization="gptq"), machine)
     if stored == "gptq":
         assert finding.need == "gptq"

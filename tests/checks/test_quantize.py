@@ -42,7 +42,7 @@ def test_layers_and_vocabulary_are_counted_in_their_own_formats(tmp_path: Path, 
     shape = {"hidden_size": 128, "intermediate_size": 256, "num_attention_heads": 2, "num_key_value_heads": 2}
     config = transformers.LlamaConfig(**tiny.LLAMA | shape)
     folder = tiny.save_model(tmp_path / "wide", transformers.LlamaForCausalLM, config)
-    measure = planned(from_folder("wide", folder, trust_remote_code=False), dtype="bfloat16").model_size
+    measure = planned(from_folder("wide", folder), dtype="bfloat16").model_size
     assert measure is not None
     ends, layers = 2 * 320 * 128, 2 * (4 * 128 * 128 + 3 * 128 * 256)
     outputs = 2 * (5 * 128 + 2 * 256)

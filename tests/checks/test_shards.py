@@ -47,7 +47,7 @@ def test_a_model_that_cannot_be_split_is_refused(
 ) -> None:
     folder = tiny.llama(tmp_path / kind)
     (folder / "config.json").write_text(f'{{"model_type": "{kind}"}}')
-    plan = replace(planned(num_shard=2), repository=from_folder(kind, folder, trust_remote_code=False))
+    plan = replace(planned(num_shard=2), repository=from_folder(kind, folder))
     finding = shards.check(plan, machine)
     assert finding is not None and not finding.ok and message in finding.have
 

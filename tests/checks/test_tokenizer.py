@@ -14,7 +14,7 @@ def test_a_tokenizer_without_bounds_is_refused(
     tmp_path: Path, planned: Callable[..., Plan], machine: Machine
 ) -> None:
     folder = tiny.llama(tmp_path / "model")
-    plan = planned(from_folder("model", folder, trust_remote_code=False))
+    plan = planned(from_folder("model", folder))
     assert tokenizer.check(plan, machine) is None
     tiny.edit(folder / "tokenizer.json", normalizer={"type": "Prepend", "prepend": "a" * 1000})
     finding = tokenizer.check(plan, machine)

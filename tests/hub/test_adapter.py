@@ -28,7 +28,7 @@ def test_a_folder_with_an_adapter_alone_is_refused(tmp_path: Path, has_config: b
     if has_config:
         (folder / "config.json").write_text('{"model_type": "llama"}')
     with pytest.raises(Refused) as caught:
-        from_folder("mine", folder, trust_remote_code=False)
+        from_folder("mine", folder)
     finding = caught.value.finding
     assert finding.have == "an adapter (LORA) of acme/base, without the model itself"
     assert finding.fix == 'MODEL_NAME = "acme/base", and LORA_ADAPTERS = "mine" beside it'
@@ -36,7 +36,7 @@ def test_a_folder_with_an_adapter_alone_is_refused(tmp_path: Path, has_config: b
 
 def test_an_adapter_of_another_kind_is_to_be_merged(tmp_path: Path) -> None:
     with pytest.raises(Refused) as caught:
-        from_folder("mine", write_adapter(tmp_path, peft_type="IA3"), trust_remote_code=False)
+        from_folder("mine", write_adapter(tmp_path, peft_type="IA3"))
     finding = caught.value.finding
     assert finding.have == "an adapter (IA3) of acme/base, without the model itself"
     assert finding.fix.startswith(
@@ -52,7 +52,7 @@ def test_an_adapter_on_the_hub_is_refused(fake: fake_hub.FakeHub, tmp_path: Path
 @pytest.mark.parametrize("base", [None, "", 7])
 def test_an_adapter_without_a_base_is_still_called_one(tmp_path: Path, base: object) -> None:
     with pytest.raises(Refused) as caught:
-        from_folder("mine", write_adapter(tmp_path, base_model_name_or_path=base), trust_remote_code=False)
+        from_folder("mine", write_adapter(tmp_path, base_model_name_or_path=base))
     assert caught.value.finding.have == "an adapter (LORA) of its base model, without the model itself"
     fix = 'set MODEL_NAME to its base model, and LORA_ADAPTERS = "mine" beside it'
     assert caught.value.finding.fix == fix
@@ -60,4 +60,4 @@ def test_an_adapter_without_a_base_is_still_called_one(tmp_path: Path, base: obj
 
 def test_a_model_with_an_adapter_in_its_folder_is_a_model(tmp_path: Path) -> None:
     folder = write_adapter(tiny.llama(tmp_path))
-    assert from_folder("mine", folder, trust_remote_code=False).weight_files
+    assert from_folder("mine", folder).weight_files

@@ -14,6 +14,7 @@ from checks.machine import Machine
 from checks.memory.plan import Plan
 from hub.model_config import find_faults
 from hub.resolve import from_folder
+from hub.weight_files import AllowedFiles
 from inference.finding import Refused
 from tests.tiny_models import tiny
 
@@ -25,9 +26,8 @@ def verdict(tmp_path: Path, planned: Callable[..., Plan], machine: Machine) -> C
     def judge(**changes: Any) -> str:
         tiny.edit(tiny.llama(tmp_path / "tiny") / "config.json", **changes)
         try:
-            plan = planned(
-                from_folder("tiny", tmp_path / "tiny", trust_remote_code=True), trust_remote_code=True
-            )
+            repository = from_folder("tiny", tmp_path / "tiny", AllowedFiles(trust_remote_code=True))
+            plan = planned(repository, trust_remote_code=True)
         except Refused as refusal:
             return refusal.finding.have
         findings = preflight.run_checks(plan, machine)

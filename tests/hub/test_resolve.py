@@ -14,7 +14,7 @@ from hub.client import Hub
 from hub.download import fetch
 from hub.download.fetch import with_resumable_bytes
 from hub.download.partial import PartialFile
-from hub.weight_files import MAX_SMALL_BYTES
+from hub.weight_files import MAX_SMALL_BYTES, AllowedFiles
 from inference.model.load.loader import load
 from settings.groups import ModelSettings
 from tests.fakes import fake_hub
@@ -158,7 +158,9 @@ def test_the_index_names_the_weights(tmp_path: Path, look_up: LookUp) -> None:
 def test_a_models_own_code_is_fetched_only_if_it_may_run(tiny_repo: fake_hub.Repo, look_up: LookUp) -> None:
     (tiny_repo.folder / "modeling.py").write_text("")
     assert "modeling.py" not in {file.name for file in look_up().files}
-    assert "modeling.py" in {file.name for file in look_up(trust_remote_code=True).files}
+    assert "modeling.py" in {
+        file.name for file in look_up(allowed=AllowedFiles(trust_remote_code=True)).files
+    }
 
 
 def test_the_token_is_not_in_the_hubs_repr(client: Hub) -> None:

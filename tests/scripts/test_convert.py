@@ -59,7 +59,7 @@ def test_a_converted_model_computes_the_same(tmp_path: Path, num_files: int, cha
     assert not [name for name in names if ".bin" in name]
     assert len([name for name in names if name.endswith(".safetensors")]) == num_files
     assert ("model.safetensors.index.json" in names) == (num_files > 1)
-    assert all(file.is_local for file in from_folder("safe", target, trust_remote_code=False).files)
+    assert all(file.is_local for file in from_folder("safe", target).files)
     assert sorted(path.name for path in target.parent.iterdir()) == ["safe"]
 
 

@@ -27,7 +27,7 @@ def plan_in_folder(folder: Path, ranks: int = 1) -> Plan:
         num_shard=ranks,
         overhead=measure_overhead(),
     )
-    return make_plan(from_folder("tiny", folder, trust_remote_code=False), request)
+    return make_plan(from_folder("tiny", folder), request)
 
 
 def open_plan(planned: Plan) -> LoadedEngine:

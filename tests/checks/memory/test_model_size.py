@@ -15,6 +15,7 @@ from checks.memory import ModelSize, measure_model
 from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from hub.resolve import from_folder
+from hub.weight_files import AllowedFiles
 from inference.model.kv_cost import KVCost
 from tests.tiny_models import tiny
 from tests.tiny_models.families import T5
@@ -137,7 +138,7 @@ def test_a_formula_is_reported_as_such(
 ) -> None:
     code = {"model_type": "own", "auto_map": {"AutoModelForCausalLM": "x.M"}}
     tiny.edit(tiny.llama(tmp_path) / "config.json", **code)
-    plan = planned(from_folder("own", tmp_path, trust_remote_code=True), trust_remote_code=True)
+    plan = planned(from_folder("own", tmp_path, AllowedFiles(trust_remote_code=True)), trust_remote_code=True)
     finding = enough_memory.check_context(plan, machine)
     assert finding and "estimated by a formula" in finding.have
 

@@ -75,7 +75,7 @@ def test_a_model_with_an_encoder_has_none(
         vocab_size=320, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, decoder_start_token_id=0
     )
     folder = tiny.save_model(tmp_path / "t5", transformers.T5ForConditionalGeneration, config)
-    source = from_folder("t5", folder, trust_remote_code=False)
+    source = from_folder("t5", folder)
     assert "encoder" in reason_of(estimate_speed(planned(source), machine))
 
 

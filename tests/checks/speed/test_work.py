@@ -14,7 +14,7 @@ from checks.speed.shape import decoder_shape, layers_bytes, narrow, reduce_shape
 from checks.speed.work import TokenMatrix, token_matrices, token_work
 from hub.client import Hub
 from hub.resolve import from_folder
-from hub.weight_files import WeightFormats
+from hub.weight_files import AllowedFiles
 from hub.weight_headers.gguf import with_gguf_config
 from inference.model.quantization.find_weights import WeightRole
 from inference.native.sample_model import DecoderShape, same_dtype
@@ -65,7 +65,7 @@ def test_quantized_matrices_have_the_formats_of_the_scheme(
     planned: Callable[..., Plan], tmp_path: Path, quantize: str, head: NativeDtype, layers: set[NativeDtype]
 ) -> None:
     folder = tiny.llama(tmp_path / "wide", hidden_size=64, intermediate_size=128, num_key_value_heads=4)
-    source = from_folder("wide", folder, trust_remote_code=False)
+    source = from_folder("wide", folder)
     matrices = matrices_of(planned(source, quantize=quantize))
     assert formats(matrices, WeightRole.HEAD) == {head}
     assert formats(matrices, WeightRole.LAYER) == layers
@@ -73,9 +73,7 @@ def test_quantized_matrices_have_the_formats_of_the_scheme(
 
 def test_a_token_is_computed_by_some_of_the_experts(planned: Callable[..., Plan], tmp_path: Path) -> None:
     config = Qwen2MoeConfig(**tiny.LLAMA, num_experts=8, num_experts_per_tok=3, moe_intermediate_size=64)
-    source = from_folder(
-        "moe", tiny.save_model(tmp_path / "moe", Qwen2MoeForCausalLM, config), trust_remote_code=False
-    )
+    source = from_folder("moe", tiny.save_model(tmp_path / "moe", Qwen2MoeForCausalLM, config))
     experts = [each for each in matrices_of(planned(source)) if each.role is WeightRole.EXPERTS]
     assert experts and {each.count for each in experts} == {3}
 
@@ -85,7 +83,7 @@ def gguf_plan(tmp_path: Path) -> Plan:
     folder = tmp_path / "file"
     folder.mkdir()
     gguf_files.write(tiny.llama(tmp_path / "model"), folder / "tiny.gguf")
-    repository = from_folder("tiny", folder, False, WeightFormats(gguf_file="tiny.gguf"))
+    repository = from_folder("tiny", folder, AllowedFiles(gguf_file="tiny.gguf"))
     request = PlanRequest(
         device="cpu",
         dtype="bfloat16",

@@ -15,6 +15,7 @@ from checks.memory.plan import Plan
 from hub.client import Hub
 from hub.download.retry import RetryPolicy
 from hub.repository import Repository
+from hub.weight_files import AllowedFiles
 from inference.finding import Refused
 from tests.fakes import fake_hub
 from tests.fakes.fake_hub_faults import Stall
@@ -144,7 +145,7 @@ def test_a_commit_with_code_is_requested_where_the_code_may_run(
     (repo.folder / "config.json").write_text('{"model_type": "own", "auto_map": {"AutoModel": "own.Model"}}')
     (repo.folder / "own.py").write_text("")
     fetch_model()
-    source = look_up("acme/large", repo.commit, trust_remote_code=True)
+    source = look_up("acme/large", repo.commit, allowed=AllowedFiles(trust_remote_code=True))
     assert (fetch_model(source) / "own.py").exists()
 
 

@@ -32,7 +32,7 @@ from hub.resolve import find_model
 from hub.download.disk_guard import DiskGuard
 hub = Hub(sys.argv[1], Path(sys.argv[2]))
 repository = find_model(
-    "acme/large", "main", home=Path("."), hub=hub, offline=False, trust_remote_code=False
+    "acme/large", "main", home=Path("."), hub=hub, offline=False
 )
 options = DownloadOptions(num_connections=4, piece_bytes={PIECE_BYTES}, timeout_s=300, quiet_s=0)
 try:

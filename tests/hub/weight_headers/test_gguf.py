@@ -15,7 +15,7 @@ from checks.memory.plan import Plan, replan
 from hub.client import Hub
 from hub.download import fetch
 from hub.repository import Repository
-from hub.weight_files import WeightFormats, select_weight_files
+from hub.weight_files import AllowedFiles, select_weight_files
 from hub.weight_headers.gguf import config_from_header, with_gguf_config
 from inference.finding import Finding, Refused
 from inference.model.kept_formats import KEPT_FORMATS
@@ -59,13 +59,13 @@ def several(fake: fake_hub.FakeHub, tmp_path: Path) -> fake_hub.Repo:
 
 def refusal(sizes: dict[str, int], setting: str = "") -> Finding:
     with pytest.raises(Refused) as caught:
-        select_weight_files(sizes, None, WeightFormats(gguf_file=setting))
+        select_weight_files(sizes, None, AllowedFiles(gguf_file=setting))
     return caught.value.finding
 
 
 @pytest.mark.parametrize("setting", ["a-Q8_0.gguf", "Q8_0", "q8"])
 def test_a_file_is_selected_by_its_name_or_a_part_of_it(setting: str) -> None:
-    assert select_weight_files(SIZES, None, WeightFormats(gguf_file=setting)) == {"a-Q8_0.gguf"}
+    assert select_weight_files(SIZES, None, AllowedFiles(gguf_file=setting)) == {"a-Q8_0.gguf"}
 
 
 def test_one_of_several_must_be_selected_and_their_sizes_are_listed() -> None:
@@ -79,12 +79,12 @@ def test_an_unknown_file_is_refused_with_the_existing_ones() -> None:
 
 
 def test_a_single_file_needs_no_selection() -> None:
-    assert select_weight_files({"a.gguf": 1, "mmproj.gguf": 1}, None, WeightFormats()) == {"a.gguf"}
+    assert select_weight_files({"a.gguf": 1, "mmproj.gguf": 1}, None, AllowedFiles()) == {"a.gguf"}
 
 
 @pytest.mark.parametrize("setting", ["", "Q8", "a-Q8-00001-of-00002.gguf", "a-Q8-00002-of-00002.gguf"])
 def test_selecting_one_shard_selects_all(setting: str) -> None:
-    assert select_weight_files(SHARDS, None, WeightFormats(gguf_file=setting)) == set(SHARDS)
+    assert select_weight_files(SHARDS, None, AllowedFiles(gguf_file=setting)) == set(SHARDS)
 
 
 def test_shards_are_listed_as_one() -> None:
@@ -100,8 +100,8 @@ def test_a_missing_shard_is_named() -> None:
 
 def test_safetensors_are_preferred_unless_a_gguf_is_selected() -> None:
     sizes = SIZES | {"model.safetensors": 10}
-    assert select_weight_files(sizes, None, WeightFormats()) == {"model.safetensors"}
-    assert select_weight_files(sizes, None, WeightFormats(gguf_file="Q8")) == {"a-Q8_0.gguf"}
+    assert select_weight_files(sizes, None, AllowedFiles()) == {"model.safetensors"}
+    assert select_weight_files(sizes, None, AllowedFiles(gguf_file="Q8")) == {"a-Q8_0.gguf"}
 
 
 def test_its_config_equals_what_transformers_reads(tmp_path: Path) -> None:
@@ -154,7 +154,7 @@ def served_bytes(source: Path) -> int:
 def test_quantize_is_planned_from_the_dequantized_weights(
     fake: fake_hub.FakeHub, several: fake_hub.Repo, look_up: LookUp, client: Hub, planned: Planner
 ) -> None:
-    repository = look_up("acme/packed", formats=WeightFormats(gguf_file="Q8_0"))
+    repository = look_up("acme/packed", allowed=AllowedFiles(gguf_file="Q8_0"))
     packed_plan = planned(with_gguf_config(repository, client), dtype="bfloat16")
     dequantized_plan = replan(packed_plan, quantize="int8")
     assert packed_plan.model_size and dequantized_plan.model_size
@@ -170,7 +170,7 @@ def test_on_the_hub_it_is_planned_from_its_header_and_fetched_alone(
     planned: Planner,
     machine: Machine,
 ) -> None:
-    repository = look_up("acme/packed", formats=WeightFormats(gguf_file="Q8_0"))
+    repository = look_up("acme/packed", allowed=AllowedFiles(gguf_file="Q8_0"))
     plan = planned(with_gguf_config(repository, client), dtype="bfloat16")
     assert [finding for finding in preflight.run_checks(plan, machine) if not finding.ok] == []
     folder = fetch(plan.repository, client)
@@ -204,10 +204,10 @@ def test_formats_that_are_dequantized_are_named_before_the_download(
 def test_a_fetched_gguf_is_found_offline(
     fake: fake_hub.FakeHub, several: fake_hub.Repo, look_up: LookUp, client: Hub
 ) -> None:
-    fetch(with_gguf_config(look_up("acme/packed", formats=WeightFormats(gguf_file="Q8_0")), client), client)
+    fetch(with_gguf_config(look_up("acme/packed", allowed=AllowedFiles(gguf_file="Q8_0")), client), client)
     fake.requests.clear()
     repository = with_gguf_config(
-        look_up("acme/packed", formats=WeightFormats(gguf_file="Q8_0"), offline=True), client
+        look_up("acme/packed", allowed=AllowedFiles(gguf_file="Q8_0"), offline=True), client
     )
     assert (repository.gguf_file, repository.config["model_type"], fake.requests) == (
         "tiny-Q8_0.gguf",
@@ -237,7 +237,7 @@ def test_a_sharded_gguf_is_planned_from_all_headers_and_fetched_whole(
     planned: Planner,
     machine: Machine,
 ) -> None:
-    repository = look_up("acme/parts", formats=WeightFormats(gguf_file="Q8_0"))
+    repository = look_up("acme/parts", allowed=AllowedFiles(gguf_file="Q8_0"))
     fake.requests.clear()
     plan = planned(with_gguf_config(repository, client), dtype="bfloat16")
     assert sorted(gguf_files(fake.requests)) == [
@@ -255,11 +255,11 @@ def test_a_sharded_gguf_is_found_offline(
     fake: fake_hub.FakeHub, sharded: fake_hub.Repo, look_up: LookUp, client: Hub
 ) -> None:
     folder = fetch(
-        with_gguf_config(look_up("acme/parts", formats=WeightFormats(gguf_file="Q8_0")), client), client
+        with_gguf_config(look_up("acme/parts", allowed=AllowedFiles(gguf_file="Q8_0")), client), client
     )
     fake.requests.clear()
     repository = with_gguf_config(
-        look_up("acme/parts", formats=WeightFormats(gguf_file="Q8_0"), offline=True), client
+        look_up("acme/parts", allowed=AllowedFiles(gguf_file="Q8_0"), offline=True), client
     )
     assert (repository.gguf_file, len(repository.weight_files), fake.requests) == (
         "Q8/tiny-Q8_0-00001-of-00003.gguf",
@@ -268,7 +268,7 @@ def test_a_sharded_gguf_is_found_offline(
     )
     (folder / repository.weight_files[1].name).unlink()
     with pytest.raises(Refused, match=r"tiny-Q8_0-00002-of-00003\.gguf is missing"):
-        look_up("acme/parts", formats=WeightFormats(gguf_file="Q8_0"), offline=True)
+        look_up("acme/parts", allowed=AllowedFiles(gguf_file="Q8_0"), offline=True)
 
 
 @pytest.mark.parametrize("shard_index", [0, 1])
@@ -287,7 +287,7 @@ def test_a_shard_of_another_model_is_refused_before_the_download(
     shards = sorted((sharded.folder / "Q8").iterdir())
     shards[1].write_bytes(shards[2].read_bytes())
     with pytest.raises(Refused) as caught:
-        with_gguf_config(look_up("acme/parts", formats=WeightFormats(gguf_file="Q8_0")), client)
+        with_gguf_config(look_up("acme/parts", allowed=AllowedFiles(gguf_file="Q8_0")), client)
     assert "00002-of-00003.gguf, which says that it is part 3 of 3" in caught.value.finding.have
 
 

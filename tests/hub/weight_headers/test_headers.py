@@ -29,7 +29,7 @@ Planner = Callable[..., Plan]
 
 
 def local(folder: Path, client: Hub) -> Repository:
-    return with_headers(from_folder("tiny", folder, trust_remote_code=False), client)
+    return with_headers(from_folder("tiny", folder), client)
 
 
 def weights(plan: Plan, machine: Machine) -> Finding:
