@@ -28,7 +28,8 @@ def test_env_example_lists_every_setting() -> None:
 
 def test_the_docs_describe_every_setting_as_config_py_does() -> None:
     comments = help.read_comments((ROOT / "config.py").read_text())
-    rows = {f"| `{name}` | `{CONFIG.values[name]!r}` | {comments[name]} |" for name in NAMES}
+    escaped = {name: comment.replace("|", r"\|") for name, comment in comments.items()}
+    rows = {f"| `{name}` | `{CONFIG.values[name]!r}` | {escaped[name]} |" for name in NAMES}
     assert rows - set(DOC.splitlines()) == set()
 
 

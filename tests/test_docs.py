@@ -28,6 +28,7 @@ CALL = re.compile(r"http://127\.0\.0\.1:8000(/[\w./-]*)")
 PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 SOURCE = re.compile(r"`((?:api|checks|hub|inference|models|scripts|settings|tests)/[\w./-]*|\w+\.py)`")
 MODULE = re.compile(r"python -m (scripts[\w.]*)")
+CELL_END = re.compile(r"(?<!\\)\|")
 MAX_README_LINES = 200
 
 
@@ -94,6 +95,19 @@ def test_every_image_is_shown_on_a_page() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_README_LINES
+
+
+@pytest.mark.parametrize("page", PAGES, ids=relative_path)
+def test_every_row_of_a_table_has_the_columns_of_its_head(page: Path) -> None:
+    """A | within a cell would begin another one, also in code: it is written as \\|."""
+    num_columns = 0
+    for row in page.read_text().splitlines():
+        if not row.lstrip().startswith("|"):
+            num_columns = 0
+            continue
+        num_cells = len(CELL_END.findall(row)) - 1
+        num_columns = num_columns or num_cells
+        assert num_cells == num_columns, row
 
 
 @pytest.mark.parametrize("page", PAGES[3:], ids=relative_path)
