@@ -21,7 +21,7 @@ from inference.native import prefault, prefault_estimate
 from inference.process import memory_shortage
 from inference.process.cgroups import memory_limits
 from inference.process.closed_output import exit_with
-from inference.process.fast_imports import fast_imports
+from inference.process.imports.fast_imports import fast_imports
 from inference.process.malloc import limit_arenas
 from settings import flags, help, logs
 from settings.schema import BadSetting, Settings

@@ -20,7 +20,7 @@ from hub.fetch_adapter import fetch_adapter
 from hub.resolve import make_hub
 from inference.metrics import Metrics
 from inference.models import Models
-from inference.process.remembered_code import remembered_code
+from inference.process.imports.remembered_code import remembered_code
 from settings.groups import HttpSettings, ServerSettings, group, server_settings
 from settings.schema import Settings
 from tuning.service import TuningService

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 
-from inference.process.fast_imports import fast_imports
-from inference.process.remembered_code import remembered_code
+from inference.process.imports.fast_imports import fast_imports
+from inference.process.imports.remembered_code import remembered_code
 
 
 def main(name: str, arguments: Sequence[str]) -> int:

@@ -4,7 +4,7 @@ import gc
 import os
 from importlib import import_module
 
-from inference.process.deferred_imports import defer_unused_imports
+from inference.process.imports.deferred_imports import defer_unused_imports
 
 os.environ |= {
     "HF_HUB_OFFLINE": "1",

@@ -15,7 +15,7 @@ from transformers import AutoConfig
 
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.silence import silence_transformers
-from inference.process.deferred_torch import load_meta_kernels
+from inference.process.imports.deferred_torch import load_meta_kernels
 
 META_DEVICE_MAP = {"": "meta"}
 

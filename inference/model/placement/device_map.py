@@ -17,7 +17,7 @@ from torch.nn import Module, ModuleList
 from transformers import modeling_utils
 
 from inference.errors import BadRequest
-from inference.process.deferred_torch import load_meta_kernels
+from inference.process.imports.deferred_torch import load_meta_kernels
 
 CPU = "cpu"
 

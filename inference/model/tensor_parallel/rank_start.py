@@ -3,7 +3,7 @@
 import pickle
 from multiprocessing.connection import Connection
 
-from inference.process.fast_imports import fast_imports
+from inference.process.imports.fast_imports import fast_imports
 
 
 def run_rank(pickled_function: bytes, pipe: Connection) -> None:

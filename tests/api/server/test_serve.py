@@ -20,7 +20,7 @@ EXIT_TIMEOUT_S = 20.0  # less than the drain times of 60 s below
 
 SCRIPT = """
 import logging, sys
-from inference.process.deferred_imports import defer_unused_imports
+from inference.process.imports.deferred_imports import defer_unused_imports
 defer_unused_imports(is_sharded=False)
 from api import create_app
 from api.server.early_checks import EarlyChecks

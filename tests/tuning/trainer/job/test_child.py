@@ -23,7 +23,7 @@ ROOT = Path(__file__).parents[4]
 SHORT_OF_MEMORY = """
 import resource, sys
 from pathlib import Path
-from inference.process.fast_imports import fast_imports
+from inference.process.imports.fast_imports import fast_imports
 
 with fast_imports(is_sharded=False):
     from tuning.trainer.job import child
@@ -35,7 +35,7 @@ sys.exit(child.main(sys.argv[1:]))
 WITHOUT_COMPILER = """
 import sys
 from inference.process import run_module
-from inference.process.deferred_modules import is_deferred
+from inference.process.imports.deferred_modules import is_deferred
 
 code = run_module.main("tuning.trainer.job.child", sys.argv[1:])
 assert is_deferred("torch._dynamo") and is_deferred("torch.export")

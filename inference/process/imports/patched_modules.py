@@ -18,7 +18,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from inference.process import json_files
-from inference.process.exported_names import read_remembered
+from inference.process.imports.exported_names import read_remembered
 
 MODELS_FOLDER = "models"  # of transformers, with a folder for each of 500 architectures
 

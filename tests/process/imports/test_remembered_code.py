@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from inference.process import remembered_code
-from inference.process.remembered_code import FILE_NAME, RememberedCode, remember_dataclass_methods
+from inference.process.imports import remembered_code
+from inference.process.imports.remembered_code import FILE_NAME, RememberedCode, remember_dataclass_methods
 
 
 @pytest.fixture(autouse=True)

@@ -11,7 +11,7 @@ from importlib.abc import Loader
 from types import ModuleType
 from typing import Any, TypeVar
 
-from inference.process.deferred_modules import DeferredLoader, is_deferred, load_module
+from inference.process.imports.deferred_modules import DeferredLoader, is_deferred, load_module
 
 COMPILER = "torch._dynamo"
 MARKS = ("allow_in_graph", "assume_constant_result")  # its decorators that return the function itself

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from inference.process.exported_names import FILE_NAME, read_remembered
+from inference.process.imports.exported_names import FILE_NAME, read_remembered
 
 NAMES = {frozenset(("torch",)): {"modeling_tiny": {"TinyModel"}}, "tiny": {frozenset(): {}}}
 

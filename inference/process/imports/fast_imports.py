@@ -4,8 +4,8 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from inference.process.deferred_imports import defer_unused_imports
-from inference.process.remembered_code import remember_dataclass_methods
+from inference.process.imports.deferred_imports import defer_unused_imports
+from inference.process.imports.remembered_code import remember_dataclass_methods
 
 
 @contextmanager

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 
 COMPILE = """
 import sys
-from inference.process.deferred_imports import defer_unused_imports
-from inference.process.deferred_modules import is_deferred
+from inference.process.imports.deferred_imports import defer_unused_imports
+from inference.process.imports.deferred_modules import is_deferred
 
 defer_unused_imports(is_sharded=False)
 import torch
@@ -47,7 +47,7 @@ import sys
 from collections import Counter
 
 import main
-from inference.process.deferred_imports import defer_unused_imports
+from inference.process.imports.deferred_imports import defer_unused_imports
 
 defer_unused_imports(is_sharded=False)
 import startup.one_model
@@ -61,7 +61,7 @@ assert packages.total() <= 2560, packages.most_common(40)
 assert not {"aiohttp", "peft", "sympy"} & set(packages), set(packages)
 assert not {"torch._decomp", "torch._prims", "torch._refs", "torch._export"} & set(sys.modules)
 code = main.main(["--selftest", "--model", "models/demo", "--device", "cpu"])
-from inference.process.deferred_modules import is_deferred
+from inference.process.imports.deferred_modules import is_deferred
 
 assert is_deferred("torch._dynamo") and is_deferred("torch.export")
 unused = {"torch._dynamo.eval_frame", "torch._inductor", "torch.distributed.tensor", "peft"}
@@ -70,8 +70,8 @@ sys.exit(code)
 """
 
 EXPORT = """
-from inference.process.deferred_imports import defer_unused_imports
-from inference.process.deferred_modules import is_deferred
+from inference.process.imports.deferred_imports import defer_unused_imports
+from inference.process.imports.deferred_modules import is_deferred
 
 defer_unused_imports(is_sharded=False)
 import torch
@@ -87,9 +87,9 @@ assert not is_deferred("torch.export") and not is_deferred("torch._meta_registra
 
 META = """
 import sys
-from inference.process.deferred_imports import defer_unused_imports
-from inference.process.deferred_modules import is_deferred
-from inference.process.deferred_torch import with_meta_kernels
+from inference.process.imports.deferred_imports import defer_unused_imports
+from inference.process.imports.deferred_modules import is_deferred
+from inference.process.imports.deferred_torch import with_meta_kernels
 
 defer_unused_imports(is_sharded=False)
 import torch
@@ -107,7 +107,7 @@ assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(
 
 PATTERNS = """
 from copy import deepcopy
-from inference.process.deferred_imports import defer_unused_imports
+from inference.process.imports.deferred_imports import defer_unused_imports
 
 defer_unused_imports(is_sharded=False)
 from transformers.core_model_loading import WeightRenaming

@@ -17,21 +17,21 @@ from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 
-from inference.process.deferred_modules import (
+from inference.process.imports.deferred_modules import (
     DeferredLoader,
     LoadedModule,
     is_deferred,
     load_module,
     with_loader,
 )
-from inference.process.deferred_torch import (
+from inference.process.imports.deferred_torch import (
     COMPILER,
     META_KERNELS,
     CompilerLoader,
     MetaKernelsLoader,
     TorchLoader,
 )
-from inference.process.patched_modules import PATCHES, PATCHES_WITHOUT_DISTRIBUTED, PatchingLoader
+from inference.process.imports.patched_modules import PATCHES, PATCHES_WITHOUT_DISTRIBUTED, PatchingLoader
 
 MASK_TOOLS = "torch._dynamo._trace_wrapped_higher_order_op"  # its submodule that transformers imports
 UNUSED = ("torch.quantization", "trio")  # its former name of torch.ao; httpcore imports trio if it is there
