@@ -18,11 +18,11 @@ from typing import Any
 
 from checks import versions
 from inference.native import prefault, prefault_estimate
-from inference.process import memory_shortage
-from inference.process.cgroups import memory_limits
 from inference.process.closed_output import exit_with
 from inference.process.imports.fast_imports import fast_imports
-from inference.process.malloc import limit_arenas
+from inference.process.memory import memory_shortage
+from inference.process.memory.cgroups import memory_limits
+from inference.process.memory.malloc import limit_arenas
 from settings import flags, help, logs
 from settings.schema import BadSetting, Settings
 from settings.sources import read_sources, resolve, warnings

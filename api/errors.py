@@ -25,7 +25,7 @@ from inference.errors import (
     TooLarge,
     Unavailable,
 )
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory.memory_shortage import is_memory_shortage
 from inference.process.rust_panic import raises_panics
 
 MESSAGES = {

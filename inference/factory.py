@@ -42,7 +42,7 @@ from inference.model.pooling import embedding_sizes
 from inference.model.runner_options import BATCH_INVARIANT
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
 from inference.open_draft_model import DraftSource, open_draft_model
-from inference.process.malloc import trim_heap
+from inference.process.memory.malloc import trim_heap
 from inference.sleep_mode import SleepMode
 from inference.structured_output import GrammarChecker, GrammarCompiler
 from settings.groups import BackendSettings, EngineSettings, ModelSettings

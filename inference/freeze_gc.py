@@ -3,7 +3,7 @@
 import gc
 
 from inference.native import prefault
-from inference.process.malloc import trim_heap
+from inference.process.memory.malloc import trim_heap
 
 
 def freeze_gc() -> None:

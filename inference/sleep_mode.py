@@ -19,8 +19,8 @@ from inference.errors import BadRequest, Unavailable
 from inference.model.batch import Runner
 from inference.model.memory_usage import kv_cache_tensors
 from inference.native.weight_cache.file import PAGE
-from inference.process.malloc import trim_heap
-from inference.process.mmap_release import address_range, mapped_files, release_range, release_weight
+from inference.process.memory.malloc import trim_heap
+from inference.process.memory.mmap_release import address_range, mapped_files, release_range, release_weight
 
 # What sleeps, by the names of vLLM's tags.
 WEIGHTS, KV_CACHE = TAGS = ("weights", "kv_cache")

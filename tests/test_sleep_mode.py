@@ -15,7 +15,7 @@ from inference.model import weight_cache
 from inference.model.mapped_model import mapped_file
 from inference.model.memory_usage import kv_cache_bytes
 from inference.native.weight_cache.file import PAGE, map_bytes
-from inference.process.rss import written_bytes
+from inference.process.memory.rss import written_bytes
 from inference.sampling import Sampling
 from inference.sleep_mode import SleepMode
 from inference.types import Event, Finished, GenerationRequest, Token

@@ -16,7 +16,7 @@ from hub.fetch_dataset import fetch_dataset
 from hub.resolve import make_hub
 from inference.backend import Backend
 from inference.models import Models
-from inference.process.rss import resident_memory
+from inference.process.memory.rss import resident_memory
 from settings.groups import tuning_folder, tuning_processes, tuning_settings
 from settings.schema import Settings
 from tuning.jobs.model_host import ModelHost

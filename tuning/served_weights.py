@@ -6,7 +6,7 @@ The first start of a model packs them, writes them to the file, and then maps th
 from dataclasses import replace
 from pathlib import Path
 
-from inference.process.mmap_release import is_mapped
+from inference.process.memory.mmap_release import is_mapped
 from tuning.types import TrainingBase
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from api.body.long_strings import ByteRun, LongStrings
 from inference import untrusted_json
 from inference.errors import BadRequest, TooLarge
-from inference.process.malloc import prefault_heap
+from inference.process.memory.malloc import prefault_heap
 
 COUNTED_BYTES = 64 << 10  # a smaller body cannot exceed the limits below
 LARGE_BYTES = 1 << 20  # parse_large parses the bodies that are larger

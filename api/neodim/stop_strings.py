@@ -12,7 +12,7 @@ import regex
 from api.neodim.pattern_size import count_elements
 from api.neodim.prompt import first_occurrence
 from inference.errors import BadRequest, short
-from inference.process.malloc import trim_heap
+from inference.process.memory.malloc import trim_heap
 
 MAX_STOPS = 64
 MAX_STOP_CHARS = 2000  # of each

@@ -29,7 +29,7 @@ from api.server.request_body import ClientDisconnected, Receive, read_body
 from api.server.response_sender import Headers, ResponseSender, Send, encode_headers
 from api.wsgi_environ import ABORT, DRAINING, PERMIT, REFUSED, is_small, make_environ
 from inference.errors import ServerError, Unavailable
-from inference.process.malloc import trim_heap
+from inference.process.memory.malloc import trim_heap
 from inference.process.rust_panic import raises_panics
 
 Abort = Callable[[], None]

@@ -20,7 +20,7 @@ from api.server.asgi_bridge import Bridge, Wsgi
 from api.server.early_checks import EarlyChecks
 from api.server.http_protocol import LimitedHttpProtocol
 from inference.models import Models
-from inference.process.heap_trimmer import trimming_heap
+from inference.process.memory.heap_trimmer import trimming_heap
 from inference.process.time_slice import shorten_time_slice
 from inference.process.unix_socket import is_unix_socket
 from settings.groups import HttpSettings

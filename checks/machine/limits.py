@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 
 from inference.finding import format_size
-from inference.process.cgroups import CGROUP_ROOT, OWN_CGROUPS, memory_limits
+from inference.process.memory.cgroups import CGROUP_ROOT, OWN_CGROUPS, memory_limits
 
 try:
     import resource

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from inference.native.prefault import prefaulted_bytes
-from inference.process.rss import resident_memory
+from inference.process.memory.rss import resident_memory
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any, Generic, TypeVar
 
 from inference.engine.step import MODEL_FAILED
 from inference.errors import Internal, ServerError
-from inference.process.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
+from inference.process.memory.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
 
 log = logging.getLogger(__name__)
 

@@ -29,7 +29,7 @@ from inference.engine.wait_estimator import WaitEstimator
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
 from inference.model.batch import CacheOp, Runner
-from inference.process.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
+from inference.process.memory.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
 from inference.types import FinishReason
 
 log = logging.getLogger(__name__)

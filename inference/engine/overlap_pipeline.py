@@ -29,7 +29,7 @@ from inference.engine.pipeline import (
 from inference.engine.scheduler import SchedulerOutput
 from inference.engine.speculation.proposer import Proposer
 from inference.engine.step import InFlight, ModelStep
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory.memory_shortage import is_memory_shortage
 
 log = logging.getLogger(__name__)
 

@@ -31,7 +31,7 @@ from inference.engine.scheduler import SchedulerOutput
 from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, ServerError
 from inference.model.batch import CacheOp, Runner
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory.memory_shortage import is_memory_shortage
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from inference.lora.check import check_adapter
 from inference.lora.config import refusal
 from inference.model.lora.runner import adapter_runner_of
 from inference.model.lora.verify import UnusableAdapter, try_adapter
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory.memory_shortage import is_memory_shortage
 
 
 class LoadedAdapter(NamedTuple):

@@ -19,8 +19,8 @@ from inference.model.fused.runner import FusedRunner
 from inference.model.lora.runner import AdapterRunner
 from inference.model.paged.runner import PagedRunner
 from inference.model.quantization.packed_tensor import PackedExperts, PackedWeight
-from inference.process.cgroups import memory_limits
-from inference.process.rss import ResidentMemory, reset_peak, resident_memory, written_bytes
+from inference.process.memory.cgroups import memory_limits
+from inference.process.memory.rss import ResidentMemory, reset_peak, resident_memory, written_bytes
 
 BytesByDevice = dict[str, int]  # device ("cpu", "cuda:0", …) → bytes
 

@@ -14,7 +14,7 @@ from inference.native.weight_cache.source_files import (
     read_source_files,
     weight_cache_folder,
 )
-from inference.process.cgroups import CGROUP_ROOT, OWN_CGROUPS, memory_limits
+from inference.process.memory.cgroups import CGROUP_ROOT, OWN_CGROUPS, memory_limits
 from settings.schema import Settings
 
 MEMORY_DIVISOR = 4  # at most a fourth of the free memory is prefaulted

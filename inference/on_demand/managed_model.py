@@ -10,7 +10,7 @@ from typing import Protocol
 
 from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, RecentDurations
 from inference.errors import Unavailable
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory.memory_shortage import is_memory_shortage
 from inference.process.repeated_work import RepeatedWork, WorkRun
 from inference.remote.running_answers import RunningAnswers
 from inference.types import ModelInfo, ModelStatus

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from torch import Tensor
 
-from inference.process.mmap_release import AddressRange, address_range, mappings, mappings_of
+from inference.process.memory.mmap_release import AddressRange, address_range, mappings, mappings_of
 
 try:
     import fcntl

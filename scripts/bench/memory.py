@@ -2,7 +2,7 @@
 
 import torch
 
-from inference.process.rss import reset_peak, resident_memory
+from inference.process.memory.rss import reset_peak, resident_memory
 
 
 def reset(device: str) -> None:

@@ -6,7 +6,7 @@ counts shared pages once for each process.
 
 import psutil
 
-from inference.process.rss import reset_peak, resident_memory
+from inference.process.memory.rss import reset_peak, resident_memory
 
 
 class ProcessTree:

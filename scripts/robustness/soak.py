@@ -18,7 +18,7 @@ from statistics import linear_regression
 from typing import Any
 from urllib.parse import urlsplit
 
-from inference.process.rss import resident_memory
+from inference.process.memory.rss import resident_memory
 
 INTERVAL_S = 30.0
 WARM_UP = 1 / 3  # share of the time after which growth counts: ten of thirty minutes

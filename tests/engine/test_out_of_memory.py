@@ -6,7 +6,7 @@ import pytest
 
 from inference.engine.deadlines import Deadlines
 from inference.engine.kv.paged import PagedKVCacheManager
-from inference.process.memory_shortage import TOO_LITTLE_MEMORY
+from inference.process.memory.memory_shortage import TOO_LITTLE_MEMORY
 from tests.engine.paged_bench import PagedBench, make_requests
 
 REPEATED = "take_ops"  # belongs to a step; the other methods are called between two steps

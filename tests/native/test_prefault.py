@@ -11,7 +11,7 @@ from inference.native import prefault
 from inference.native.packed_matrix import PackedMatrix
 from inference.native.prefault import HUGE, Arena
 from inference.native.structs import NativeDtype
-from inference.process.rss import resident_memory
+from inference.process.memory.rss import resident_memory
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is prefaulted only on Linux")
 

@@ -9,7 +9,7 @@ import pytest
 from inference.on_demand import model_process
 from inference.on_demand.managed_model import LoadFailed
 from inference.on_demand.model_process import ModelProcess
-from inference.process.memory_shortage import describe
+from inference.process.memory.memory_shortage import describe
 from settings.model_list import RemoteModel, parse_entry
 from tests.settings.parsed_settings import parsed_settings
 

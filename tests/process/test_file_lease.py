@@ -14,7 +14,7 @@ from inference.native.structs import NativeDtype
 from inference.native.weight_cache.file import map_bytes, write_weight_file
 from inference.process import file_lease
 from inference.process.file_lease import lease_mapped
-from inference.process.mmap_release import mappings_of
+from inference.process.memory.mmap_release import mappings_of
 
 CHUNK = 1 << 16
 SIZE = 3 * CHUNK + 5000  # several copies, and no whole page

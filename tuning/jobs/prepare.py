@@ -14,7 +14,7 @@ from inference.errors import BadRequest, ServerError, named_error
 from inference.finding import Finding
 from inference.model.load.formats import is_gguf, read_config, read_tokenizer
 from inference.model.load.tokenizer import read_chat_template, replace_settings
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory.memory_shortage import is_memory_shortage
 from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
 from tuning.data.examples import Dataset, InvalidDataset

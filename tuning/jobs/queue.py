@@ -15,7 +15,7 @@ from typing import Any
 from inference.database import StoreFailed
 from inference.drain_rate import overloaded
 from inference.errors import BadRequest, Unavailable, named_error
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory.memory_shortage import is_memory_shortage
 from inference.process.repeated_work import RepeatedWork, WorkRun
 from tuning.commands import SHUTTING_DOWN, Commands
 from tuning.jobs.prepared_job import PreparedJob

@@ -10,7 +10,7 @@ from typing import Any
 from inference.errors import ServerError
 from inference.finding import format_each
 from inference.process.child_program import describe_exit
-from inference.process.memory_shortage import names_memory_shortage
+from inference.process.memory.memory_shortage import names_memory_shortage
 from tuning.jobs.process import KILLED, TERMINATED, ChildProcess
 from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv

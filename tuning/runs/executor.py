@@ -16,7 +16,7 @@ from typing import Any
 from inference.database import Database, StoreFailed
 from inference.errors import BadRequest, Internal, NotFound, ServerError, named_error
 from inference.lora.file_names import ADAPTER_FILES
-from inference.process.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
+from inference.process.memory.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
 from tuning.runs.age_encryption import encrypt_files, parse_recipients
 from tuning.runs.checkpoints import Checkpoints, check_ttl
 from tuning.runs.counts import RunCounts

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from inference.process.malloc import LARGE_BLOCK, set_mmap_threshold
+from inference.process.memory.malloc import LARGE_BLOCK, set_mmap_threshold
 from settings.groups import ModelSettings
 from tuning.trainer.base_model import BaseModel, load_base
 from tuning.types import JobSpec, TrainingBase

@@ -22,7 +22,7 @@ from inference.model.load import loader
 from inference.model.load.meta_model import build_on_meta
 from inference.model.mapped_model import mapped_file
 from inference.model.quantization.schemes import NONE
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory.memory_shortage import is_memory_shortage
 from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.durable_files import replace_folder
 from tuning.trainer.lora import LoraOptions, find_linear_names, kinds_to_names

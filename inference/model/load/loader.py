@@ -38,8 +38,8 @@ from inference.model.load.tokenizer import read_chat_template, replace_settings
 from inference.model.placement.device_map import build_device_map, without_accelerate_dispatch
 from inference.model.placement.hooks import install_placement_hooks
 from inference.process.imports.deferred_torch import with_meta_kernels
-from inference.process.malloc import mmap_large_blocks
-from inference.process.mmap_release import release_unused
+from inference.process.memory.malloc import mmap_large_blocks
+from inference.process.memory.mmap_release import release_unused
 from settings.groups import ModelSettings
 
 log = logging.getLogger(__name__)

@@ -24,8 +24,8 @@ from inference.model.quantization.packed_tensor import PackedExperts, PackedTens
 from inference.model.quantization.schemes import packed_dtypes
 from inference.native.packed_matrix import NATIVE_DTYPES, PackedMatrix
 from inference.native.structs import NativeDtype
-from inference.process.malloc import mmap_large_blocks, trim_heap
-from inference.process.mmap_release import AddressRange, mapped_files, release_weight
+from inference.process.memory.malloc import mmap_large_blocks, trim_heap
+from inference.process.memory.mmap_release import AddressRange, mapped_files, release_weight
 
 # (weight (outputs, inputs), dtype of the matrix, bias) → matrix; on a CPU also with the inputs' importance
 Pack = Callable[..., WeightMatrix]

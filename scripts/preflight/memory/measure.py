@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 
-from inference.process.rss import resident_memory
+from inference.process.memory.rss import resident_memory
 from scripts.bench.load import Request
 from scripts.bench.server import MODEL_NAME, ROOT, complete_all
 from scripts.loopback import HOST, free_port, wait_until_ready

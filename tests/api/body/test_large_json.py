@@ -119,7 +119,7 @@ import resource
 from unittest.mock import patch
 import msgspec
 from api.body.large_json import parse_large
-from inference.process.malloc import mmap_large_blocks, trim_heap
+from inference.process.memory.malloc import mmap_large_blocks, trim_heap
 
 def count_faults(data, decode=msgspec.json.decode):
     before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt

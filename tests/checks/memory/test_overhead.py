@@ -8,7 +8,7 @@ import pytest
 from checks.memory.overhead import DEFAULT_OVERHEAD, measure_overhead
 from inference.native import prefault
 from inference.native.prefault import Arena
-from inference.process.rss import resident_memory
+from inference.process.memory.rss import resident_memory
 
 
 def test_program_memory_is_measured_and_the_rest_is_constant() -> None:

@@ -24,7 +24,7 @@ from inference.native.weight_cache.file import (
     read_about,
     write_weight_file,
 )
-from inference.process.mmap_release import is_mapped
+from inference.process.memory.mmap_release import is_mapped
 from main import HOME
 
 ABOUT = {"variant": {"dtype": "bfloat16"}}

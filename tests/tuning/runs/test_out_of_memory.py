@@ -4,7 +4,7 @@ import pytest
 import torch
 from peft.tuners.lora.layer import LoraLayer
 
-from inference.process.memory_shortage import TOO_LITTLE_MEMORY
+from inference.process.memory.memory_shortage import TOO_LITTLE_MEMORY
 from tests.tuning.jobs.failing_once import failing_once
 from tests.tuning.runs.conftest import RunClient, make_options, wait_for
 from tests.tuning.runs.passes import PASS, STEP, loss

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 from inference.errors import Internal, named_error
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory.memory_shortage import is_memory_shortage
 from tuning.trainer.whole_passes import PassInterrupted
 from tuning.types import JobSpec, TrainingBase
 

@@ -4,7 +4,7 @@ Knows the errors of this server.
 """
 
 from inference.errors import BadRequest, ServerError, named_error
-from inference.process.memory_shortage import is_memory_shortage
+from inference.process.memory.memory_shortage import is_memory_shortage
 from tuning.data.examples import InvalidDataset
 
 OUT_OF_MEMORY = (

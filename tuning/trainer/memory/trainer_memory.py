@@ -6,7 +6,7 @@ Knows torch and the process; not what a training takes.
 import torch
 
 from inference.model.load.device_dtype import resolve_device
-from inference.process.rss import resident_memory
+from inference.process.memory.rss import resident_memory
 
 
 def free_vram(gpu: int = 0) -> int:

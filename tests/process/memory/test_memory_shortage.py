@@ -5,8 +5,8 @@ import errno
 import pytest
 import torch
 
-from inference.process.cgroups import CgroupLimit
-from inference.process.memory_shortage import has_memory_for_libraries, is_memory_shortage
+from inference.process.memory.cgroups import CgroupLimit
+from inference.process.memory.memory_shortage import has_memory_for_libraries, is_memory_shortage
 
 
 @pytest.mark.parametrize(

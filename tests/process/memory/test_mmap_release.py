@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from inference.process.mmap_release import mapped_files, release_unused, release_weight
-from inference.process.rss import resident_memory
+from inference.process.memory.mmap_release import mapped_files, release_unused, release_weight
+from inference.process.memory.rss import resident_memory
 
 SIZE = 64 << 20
 

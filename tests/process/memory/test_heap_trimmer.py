@@ -12,8 +12,8 @@ from main import HOME
 # mapping of their own, and every hundredth one stays: the C library returns none of the others by itself.
 FREED = """
 import sys
-from inference.process.heap_trimmer import HeapTrimmer
-from inference.process.rss import resident_memory
+from inference.process.memory.heap_trimmer import HeapTrimmer
+from inference.process.memory.rss import resident_memory
 trimmer = HeapTrimmer()
 num_blocks = int(sys.argv[1])
 blocks = [b"1" * 50_000 for _ in range(num_blocks)]
@@ -26,9 +26,9 @@ print(trimmer.trim_if_grown(), before - resident_memory().own > 40_000 * num_blo
 # The thread's arena ends with what it has freed: less than the C library returns by itself.
 FREED_BY_A_THREAD = """
 from concurrent.futures import ThreadPoolExecutor
-from inference.process.heap_trimmer import HeapTrimmer
-from inference.process.malloc import STEP_BLOCK, set_mmap_threshold, trim_heap
-from inference.process.rss import resident_memory
+from inference.process.memory.heap_trimmer import HeapTrimmer
+from inference.process.memory.malloc import STEP_BLOCK, set_mmap_threshold, trim_heap
+from inference.process.memory.rss import resident_memory
 set_mmap_threshold(STEP_BLOCK)
 
 def is_returned(thread, trim):

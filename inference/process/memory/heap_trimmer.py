@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from inference.process.malloc import trim_heap
-from inference.process.rss import resident_memory
+from inference.process.memory.malloc import trim_heap
+from inference.process.memory.rss import resident_memory
 
 INTERVAL_S = 5.0
 MIN_GROWTH = 8 << 20  # bytes since the last time; less is not worth the milliseconds

@@ -7,7 +7,7 @@ of mmap, a library that aborts, a kill. Knows the kernel's files; imports no lib
 import errno
 from collections.abc import Iterable
 
-from inference.process.cgroups import CgroupLimit
+from inference.process.memory.cgroups import CgroupLimit
 
 try:
     import resource

@@ -13,8 +13,8 @@ NUM_BLOCKS, SIZE = 40, 2 << 20
 FREED = f"""
 import sys
 from contextlib import nullcontext
-from inference.process.malloc import mmap_large_blocks
-from inference.process.rss import resident_memory
+from inference.process.memory.malloc import mmap_large_blocks
+from inference.process.memory.rss import resident_memory
 with mmap_large_blocks():
     pass
 with mmap_large_blocks() if sys.argv[1] == "returning" else nullcontext():

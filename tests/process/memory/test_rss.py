@@ -8,8 +8,8 @@ import pytest
 import torch
 
 from inference.model.lazy_zeros import lazy_zeros
-from inference.process.malloc import trim_heap
-from inference.process.rss import ResidentMemory, reset_peak, resident_memory, written_bytes
+from inference.process.memory.malloc import trim_heap
+from inference.process.memory.rss import ResidentMemory, reset_peak, resident_memory, written_bytes
 
 MB = 1_000_000
 linux = pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc")
