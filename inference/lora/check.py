@@ -60,9 +60,10 @@ def check_shapes(model: Any, folder: Path, shapes: Mapping[str, Shape], max_rank
     rank = num_values = 0
     for name, keys in modules.items():
         check_roles(name, keys)
-        module = find_module(model, name)
-        num_values += check_keys(keys, shapes, expected_shapes(module, name, keys, config))
-        rank = max(rank, config.rank_of(name) if LINEAR[0] <= keys.keys() else 0)
+        check_magnitude(name, keys, config)
+        module, own_rank = find_module(model, name), config.rank_of(name)
+        num_values += check_keys(keys, shapes, expected_shapes(module, name, keys, config, own_rank))
+        rank = max(rank, own_rank if LINEAR[0] <= keys.keys() else 0)
     for pair in chain.from_iterable(parameters.values()):
         num_values += check_keys(pair.keys, shapes, pair.shapes)
         rank = max(rank, pair.rank)
@@ -91,6 +92,13 @@ def check_roles(name: str, keys: RoleKeys) -> None:
     raise refusal(f"has {', '.join(sorted(keys.values()))}, which are not served together")
 
 
+def check_magnitude(name: str, keys: RoleKeys, config: AdapterConfig) -> None:
+    """Raise BadRequest for a pair of DoRA without its magnitudes, and for magnitudes without DoRA."""
+    if LINEAR[0] <= keys.keys() and (R.MAGNITUDE in keys) != config.use_dora:
+        has = "no" if config.use_dora else "a"
+        raise refusal(f"has use_dora = {str(config.use_dora).lower()}, but {has} {name}{R.MAGNITUDE.value}")
+
+
 def find_module(model: Any, name: str) -> nn.Module:
     try:
         module: nn.Module = model.get_submodule(name)
@@ -100,7 +108,7 @@ def find_module(model: Any, name: str) -> nn.Module:
 
 
 def expected_shapes(
-    module: nn.Module, name: str, keys: RoleKeys, config: AdapterConfig
+    module: nn.Module, name: str, keys: RoleKeys, config: AdapterConfig, rank: int
 ) -> Mapping[TensorRole, Shape]:
     """The shapes of the tensors that the module may have. Raises BadRequest for one that is not served."""
     own = {
@@ -108,7 +116,6 @@ def expected_shapes(
         for role, parameter_name in OWN_PARAMETERS.items()
         if getattr(module, parameter_name, None) is not None
     }
-    rank = config.rank_of(name)
     if LINEAR[0] <= keys.keys():
         inputs, outputs = linear_shape(module, name)
         per_output = dict.fromkeys((R.LORA_BIAS, R.MAGNITUDE), (outputs,))

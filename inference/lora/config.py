@@ -5,6 +5,7 @@ The tensors show which modules were trained: target_modules may be a stranger's 
 
 import math
 import os
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from inference.lora.name_pattern import check_count, check_pattern, matches
 from inference.untrusted_json import read_json_object
 
 MAX_CONFIG_BYTES = 1 << 20
+MAX_SHOWN_CHARS = 80  # of a key in an error
 # Options of training, of initialization or of file handling; or those whose effect the tensors' names show.
 WITHOUT_EFFECT = frozenset(
     (
@@ -24,10 +26,10 @@ WITHOUT_EFFECT = frozenset(
         *("layers_pattern", "layers_to_transform", "loftq_config", "lora_bias", "lora_dropout"),
         *("lora_ga_config", "megatron_core", "modules_to_save", "peft_type", "peft_version"),
         *("qalora_group_size", "revision", "runtime_config", "target_modules", "target_parameters"),
-        *("task_type", "trainable_token_indices", "use_dora"),
+        *("task_type", "trainable_token_indices"),
     )
 )
-ARITHMETIC = frozenset(("r", "lora_alpha", "use_rslora", "rank_pattern", "alpha_pattern"))
+ARITHMETIC = frozenset(("r", "lora_alpha", "use_rslora", "use_dora", "rank_pattern", "alpha_pattern"))
 # Values of init_lora_weights that change the weights of the base model.
 CHANGED_BASE = ("pissa", "olora", "corda", "loftq", "lora_ga")
 
@@ -40,6 +42,7 @@ class AdapterConfig:
     target_parameters            ends of the names of parameters with pairs that are no linear layer's weight
     token_ids                    trainable tokens, by the end of the embedding's name; "": of the embedding
     base_name                    name of the base model; empty if unknown
+    use_dora                     each pair has a magnitude vector
     """
 
     rank: int
@@ -50,6 +53,7 @@ class AdapterConfig:
     token_ids: Mapping[str, Sequence[int]]
     base_name: str
     target_parameters: Sequence[str] = ()
+    use_dora: bool = False
 
     def rank_of(self, module: str) -> int:
         return self.rank_pattern.get(matching_key(self.rank_pattern, module), self.rank)
@@ -84,12 +88,13 @@ def read_config(folder: Path, max_rank: int) -> AdapterConfig:
         alpha=checked_number("lora_alpha", values.get("lora_alpha", 8)),
         use_rslora=bool(values.get("use_rslora")),
         rank_pattern={
-            key: checked_rank(f"rank_pattern[{key!r}]", value, max_rank) for key, value in ranks.items()
+            key: checked_rank(f"rank_pattern[{short(key)}]", value, max_rank) for key, value in ranks.items()
         },
         alpha_pattern=number_pattern(values, "alpha_pattern"),
         token_ids=trainable_tokens(values.get("trainable_token_indices")),
         base_name=str(values.get("base_model_name_or_path") or ""),
         target_parameters=target_parameters(values.get("target_parameters")),
+        use_dora=bool(values.get("use_dora")),
     )
 
 
@@ -118,7 +123,9 @@ def check_features(values: Mapping[str, Any]) -> None:
         )
     for key, value in values.items():
         if value and key not in WITHOUT_EFFECT and key not in ARITHMETIC:
-            raise refusal(f"has {key} = {short(value)}, which is not served: merge it into the model")
+            raise refusal(
+                f"has {key[:MAX_SHOWN_CHARS]} = {short(value)}, which is not served: merge it into the model"
+            )
 
 
 def checked_rank(key: str, value: Any, max_rank: int) -> int:
@@ -126,13 +133,15 @@ def checked_rank(key: str, value: Any, max_rank: int) -> int:
         raise refusal(f"has {key} = {short(value)}: it must be a whole number of at least 1")
     if value > max_rank:
         raise refusal(
-            f"has {key} = {value}: at most {max_rank} is served; set MAX_LORA_RANK={value} to serve it"
+            f"has {key} = {short(value)}: at most {max_rank} is served; "
+            f"set MAX_LORA_RANK={short(value)} to serve it"
         )
     return value
 
 
 def checked_number(key: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or not abs(value) <= sys.float_info.max:  # NaN is not; an int may be larger than a float
         raise refusal(f"has {key} = {short(value)}: it must be a finite number")
     return float(value)
 

@@ -10,9 +10,10 @@ import torch
 from safetensors import SafetensorError, safe_open
 from torch import Tensor
 
-from inference.errors import error_line
+from inference.errors import error_line, short
 from inference.lora.config import refusal
 from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from inference.lora.keys import MAX_KEY_CHARS
 
 PICKLED_FILES = ("adapter_model.bin", "adapter_model.pt", "adapter_model.pth")
 MAX_HEADER_BYTES = 16_000_000
@@ -50,7 +51,8 @@ def read_shapes(folder: Path) -> Mapping[str, Shape]:
             header_bytes = int.from_bytes(file.read(LENGTH_BYTES), "little")
         if header_bytes > MAX_HEADER_BYTES:
             raise refusal(f"has a header of {header_bytes} bytes, at most {MAX_HEADER_BYTES} are read")
-        with safe_open(path, "pt") as tensors:
+        # As numpy: torch maps the file to write, and fails for more bytes than there are of memory.
+        with safe_open(path, "np") as tensors:
             for key in sorted(tensors.keys()):
                 entry = tensors.get_slice(key)
                 shapes[key] = tuple(entry.get_shape())
@@ -65,7 +67,7 @@ def read_shapes(folder: Path) -> Mapping[str, Shape]:
 def check_dtype(key: str, dtype: str) -> None:
     """Raise BadRequest for a tensor whose dtype, as safetensors names it, is not read."""
     if dtype not in DTYPES:
-        raise refusal(f"has {key} in {dtype}: it must be in {', '.join(DTYPES)}")
+        raise refusal(f"has {short(key, MAX_KEY_CHARS)[1:-1]} in {dtype}: it must be in {', '.join(DTYPES)}")
 
 
 class TensorFile:

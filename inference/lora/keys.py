@@ -6,9 +6,11 @@ Knows names only. Every tensor must have a role: an unknown name is refused, nev
 from collections.abc import Iterable, Mapping
 from enum import Enum
 
+from inference.errors import short
 from inference.lora.config import refusal
 
 PREFIX = "base_model.model."
+MAX_KEY_CHARS = 500
 
 
 class TensorRole(Enum):
@@ -47,6 +49,8 @@ def group_keys(keys: Iterable[str]) -> Mapping[str, RoleKeys]:
 
 
 def split_key(key: str) -> tuple[str, TensorRole]:
+    if len(key) > MAX_KEY_CHARS or not key.isprintable():
+        raise refusal(f"has a tensor named {short(key)}, which is no name of a parameter")
     name = key.removeprefix(PREFIX)
     for role in TensorRole:
         if name.endswith(role.value):

@@ -10,8 +10,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 MAX_CHARS = 500
-# Each module of a model is matched with all of them, on the thread that answers.
-MAX_PATTERNS, MAX_PARSED, MAX_REPEATING = 16384, 1024, 16
+# Each module of a model is matched with all of them, on the thread that answers. An operator *, + or ? may
+# leave a place in the pattern open for each character of the name, so the operators of all patterns count.
+MAX_PATTERNS, MAX_PARSED, MAX_REPEATING = 2048, 1024, 32
 OPERATORS = frozenset("[]{}^$|()*+?")
 SPECIAL, REPEATING = re.compile(r"[][{}^$|()*+?\\]"), re.compile(r"[*+?]")
 CLASSES: dict[str, Callable[[str], bool]] = {
@@ -34,13 +35,13 @@ class PatternItem(NamedTuple):
 def check_count(patterns: Collection[str]) -> None:
     """Raises ValueError for more patterns than are matched in a short time."""
     kinds = {
-        "patterns": (MAX_PATTERNS, patterns),
-        "patterns with operators or escapes": (MAX_PARSED, list(filter(SPECIAL.search, patterns))),
-        "patterns with *, + or ?": (MAX_REPEATING, list(filter(REPEATING.search, patterns))),
+        "patterns": (MAX_PATTERNS, len(patterns)),
+        "patterns with operators or escapes": (MAX_PARSED, sum(map(bool, map(SPECIAL.search, patterns)))),
+        "*, + and ? in all patterns": (MAX_REPEATING, sum(len(REPEATING.findall(each)) for each in patterns)),
     }
-    for kind, (most, members) in kinds.items():
-        if len(members) > most:
-            raise ValueError(f"it may have {most} {kind}, it has {len(members)}")
+    for kind, (most, count) in kinds.items():
+        if count > most:
+            raise ValueError(f"it may have {most} {kind}, it has {count}")
 
 
 def check_pattern(pattern: str) -> None:

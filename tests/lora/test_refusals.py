@@ -98,6 +98,17 @@ def huge_header() -> bytes:
     return struct.pack("<Q", len(header)) + header
 
 
+def sparse(folder: Path) -> None:
+    """Weights of 1.6 TB, which take no place on the disk."""
+    width = 10**11
+    header = json.dumps(
+        {KEY: {"dtype": "F32", "shape": [4, width], "data_offsets": [0, 16 * width]}}
+    ).encode()
+    with (folder / WEIGHTS).open("wb") as file:
+        file.write(struct.pack("<Q", len(header)) + header)
+        file.truncate(8 + len(header) + 16 * width)
+
+
 REFUSED: dict[str, tuple[Change, str]] = {
     "no config": (lambda folder: (folder / CONFIG).unlink(), "has no adapter_config.json"),
     "no weights": (lambda folder: (folder / WEIGHTS).unlink(), "has no adapter_model.safetensors"),
@@ -120,12 +131,25 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "alpha is NaN": (config(lora_alpha=float("nan")), "lora_alpha = nan: it must be a finite number"),
     "pattern is a bomb": (config(alpha_pattern={"(a+)+$": 1}), r"'\(' is not supported"),
     "too many patterns": (
-        config(rank_pattern={f"x{number}": 4 for number in range(16385)}),
-        "too many names in rank_pattern: it may have 16384 patterns, it has 16385",
+        config(rank_pattern={f"x{number}": 4 for number in range(2049)}),
+        "too many names in rank_pattern: it may have 2048 patterns, it has 2049",
     ),
     "too many patterns that repeat": (
-        config(alpha_pattern={f".*x{number}": 4 for number in range(17)}),
-        "too many names in alpha_pattern: it may have 16 patterns with .*, it has 17",
+        config(alpha_pattern={f".*x{number}": 4 for number in range(33)}),
+        "too many names in alpha_pattern: it may have 32 .*, it has 33",
+    ),
+    "operators of one pattern": (
+        config(alpha_pattern={".*" * 33: 4}),
+        r"in alpha_pattern: it may have 32 \*, \+ and \? in all patterns, it has 33",
+    ),
+    "alpha beyond a float": (config(lora_alpha=10**400), "lora_alpha = 1000.*…: it must be a finite number"),
+    "alpha of a pattern beyond a float": (config(alpha_pattern={"q_proj": 10**400}), "finite number"),
+    "rank of 400 digits": (config(r=10**400), "has r = 10{78}…: at most 8 is served; set MAX_LORA_RANK="),
+    "a long option": (config(**{"k" * 5000: 1}), "has k{80} = 1, which is not served"),
+    "DoRA without magnitudes": (config(use_dora=True), r"use_dora = true, but no .*_proj.lora_magnitude"),
+    "magnitudes without DoRA": (
+        tensors(lambda t: t.update({KEY.replace("A.weight", "magnitude_vector"): torch.ones(32)})),
+        "use_dora = false, but a model.layers.0.self_attn.q_proj.lora_magnitude_vector",
     ),
     "pattern is long": (config(alpha_pattern={"a" * 501: 1}), "a pattern may have 500 characters"),
     "pattern is a list": (config(rank_pattern=[1]), "rank_pattern = .* it must be an object"),
@@ -135,6 +159,14 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "an unknown option": (config(use_moonlight=True), "has use_moonlight = True, which is not served"),
     "tied weights": (config(ensure_weight_tying=True), "has ensure_weight_tying = True"),
     "an unknown tensor": (tensors(lambda t: t.update(extra=torch.ones(1))), "has extra, which is not served"),
+    "a long name": (
+        tensors(lambda t: t.update({"a." * 10**5 + "lora_A.weight": torch.ones(1)})),
+        r"has a tensor named '(a\.)*…, which is no name of a parameter",
+    ),
+    "a name of two lines": (
+        tensors(lambda t: t.update({"a\nb.lora_A.weight": torch.ones(1)})),
+        r"has a tensor named 'a\\nb.lora_A.weight', which is no name",
+    ),
     "another model": (
         tensors(lambda t: t.update({KEY.replace("layers.0", "layers.9"): torch.ones(4, 32)})),
         "layers.9.self_attn.q_proj",
@@ -145,6 +177,7 @@ REFUSED: dict[str, tuple[Change, str]] = {
     "no tensors": (tensors(lambda t: t.clear()), "has no weights"),
     "an empty file": (weights(b""), "weights that cannot be read"),
     "noise": (weights(b"\x80\x02" * 500), "at most 16000000 are read"),
+    "a file larger than the memory": (sparse, "has .*lora_A.weight, but no .*lora_B.weight"),
     "a huge claim": (weights(huge_header()), "weights that cannot be read"),
     "queries that overflow": (
         tensors(lambda t: [v.fill_(1e38) for key, v in t.items() if "layers.0.self_attn.q_proj" in key]),
