@@ -1,5 +1,6 @@
 """Checks that a file is JSON lines: UTF-8, one object a line. Does not know what the objects mean."""
 
+import io
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -7,7 +8,8 @@ import orjson
 
 from inference.errors import BadRequest
 from inference.untrusted_json import MAX_LEVELS, TooDeep, check_levels
-from tuning.data.rows import MAX_LINE_BYTES, UTF_8_MARK
+from tuning.data.examples import InvalidDataset
+from tuning.data.rows import MAX_LINE_BYTES, UTF_8_MARK, jsonl_rows
 
 
 def count_rows(path: Path, field: str) -> int:
@@ -54,6 +56,15 @@ def check_row(line: bytes, number: int, field: str) -> None:
     except TooDeep as error:
         refuse(str(error))
     except orjson.JSONDecodeError as error:
-        refuse(f"is not JSON in UTF-8: {error.msg} at column {error.colno}")
+        refuse(strict_rule(line) or f"is not JSON in UTF-8: {error.msg} at column {error.colno}")
     if not isinstance(value, dict):
         refuse('must be a JSON object, such as {"messages": […]}')
+
+
+def strict_rule(line: bytes) -> str:
+    """Why the reader of jobs refuses the line: it names other formats, and remedies. Empty: it does not."""
+    try:
+        list(jsonl_rows(io.BytesIO(line)))
+    except InvalidDataset as error:
+        return error.message.removeprefix("Line 1: ")
+    return ""

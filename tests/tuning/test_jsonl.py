@@ -1,5 +1,6 @@
 """An uploaded file has a JSON object on each line; refusals name the line."""
 
+import gzip
 from pathlib import Path
 
 import pytest
@@ -22,8 +23,14 @@ def test_rows_are_counted_and_read_alike(tmp_path: Path, content: bytes) -> None
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b'{}\n{"a": "\xff"}', "Line 2: is not JSON in UTF-8"),
-        ('{"a": 1}'.encode("utf-16"), "Line 1: is not JSON in UTF-8"),
+        (b'{}\n{"a": "\xff"}', "Line 2: is not UTF-8: its byte 8 is 0xff: save the file as UTF-8"),
+        ('{"a": 1}'.encode("utf-16"), "Line 1: is UTF-16: save the file as UTF-8"),
+        (gzip.compress(b"{}"), "Line 1: is gzip: decompress the file"),
+        (
+            b"{\n}",
+            "Line 1: is not JSON: Expecting property name enclosed in double quotes at character 3, where",
+        ),
+        (b"{}\n" + UTF_8_MARK + b"{}", "Line 2: is not JSON in UTF-8: UTF-8 byte order mark"),
         (b"{}\n[]", "Line 2: must be a JSON object"),
         (b'{"a": NaN}', "Line 1: is not JSON"),
         (b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}", "Line 1: it is nested deeper than 100 levels"),

@@ -11,7 +11,7 @@ from typing import Any
 from urllib.parse import parse_qsl
 
 from hub.dataset_files import DatasetSource
-from inference.errors import BadRequest, short
+from inference.errors import BadRequest
 from inference.finding import Refused
 from tuning.data.examples import InvalidDataset
 from tuning.data.parquet import PARQUET
@@ -37,6 +37,7 @@ MEDIA_TYPES: Mapping[str, str] = {
 }
 PUBLIC_FINDINGS = ("access", "dataset")  # the others may name folders of this machine
 NOT_FETCHED = "it could not be fetched: the server's log says why"
+MAX_SHOWN_CHARS = 60
 SNIFFED_BYTES = 1000  # of a .json file, which may be an array or JSON lines
 
 
@@ -44,7 +45,7 @@ def parse_address(address: str) -> DatasetSource:
     """The dataset of a huggingface:// address. Raises BadRequest."""
     match = ADDRESS.fullmatch(address)
     if match is None or ".." in address:
-        raise BadRequest("source.uri", RULE, short(address))
+        raise BadRequest("source.uri", RULE, address[:MAX_SHOWN_CHARS])
     options = dict(parse_qsl(match["query"] or "", keep_blank_values=True))
     unknown_names = sorted(options.keys() - {"split", "subset", "revision"})
     if unknown_names:

@@ -21,15 +21,29 @@ JSONL = "application/jsonl"
 MAX_LINE_BYTES = 4_000_000  # a million tokens of text; parsing it takes some ten milliseconds
 MAX_ARRAY_BYTES = 64_000_000  # of a JSON array, which is in memory as a whole
 UTF_8_MARK = b"\xef\xbb\xbf"
-UTF_16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+# Beginnings of files that are no text in UTF-8, and the remedy.
+SIGNATURES: Mapping[bytes, str] = {
+    **dict.fromkeys((b"\xff\xfe", b"\xfe\xff", b"{\0", b"\0{"), "is UTF-16: save the file as UTF-8"),
+    b"\x1f\x8b": "is gzip: decompress the file",
+    b"\x28\xb5\x2f\xfd": "is zstd: decompress the file",
+    b"BZh": "is bzip2: decompress the file",
+    b"\xfd7zXZ\0": "is xz: decompress the file",
+    b"PK\x03\x04": "is a zip archive: unpack it",
+    b"PAR1": "is Parquet: write the rows as JSONL, one object a line",
+}
 
 
 def open_rows(path: Path, media_type: str = JSONL) -> Rows:
-    """Yield (line, row) of each row. Raises InvalidDataset; also at the end if there was no row.
+    """Yield (line, row) of each row. Raises InvalidDataset; also at the end if there was no row, and for a
+    file that is not there any more.
 
     media_type  a key of READERS; its parameters, such as charset, have no effect
     """
-    with path.open("rb") as file:
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise InvalidDataset(None, f"the file cannot be read: {error.strerror}") from None
+    with file:
         yield from read_rows(file, media_type)
 
 
@@ -116,9 +130,10 @@ def utf8_lines(file: IO[bytes]) -> Iterator[str]:
 
 
 def without_mark(content: bytes) -> bytes:
-    """The start of a file without a byte order mark. Raises InvalidDataset for one of UTF-16."""
-    if content.startswith(UTF_16_MARKS):
-        raise InvalidDataset(1, "is UTF-16: save the file as UTF-8")
+    """The start of a file without a byte order mark. Raises InvalidDataset for what is no text in UTF-8."""
+    for signature, rule in SIGNATURES.items():
+        if content.startswith(signature):
+            raise InvalidDataset(1, rule)
     return content.removeprefix(UTF_8_MARK)
 
 

@@ -65,7 +65,11 @@ def decode_at(text: str, start: int) -> tuple[Any, int]:
     except (RecursionError, TooDeep):
         raise InvalidJson(f"is not JSON that can be trained on: {TooDeep()}", start) from None
     except JSONDecodeError as error:
-        raise InvalidJson(f"is not JSON: {error.msg} at character {error.pos - start + 1}", start) from None
+        is_cut = not text[error.pos :].strip() or error.msg.startswith("Unterminated string")
+        hint = ", where the text ends: a row of JSONL is one line" if is_cut else ""
+        raise InvalidJson(
+            f"is not JSON: {error.msg} at character {error.pos - start + 1}{hint}", start
+        ) from None
     except ValueError as error:  # of the functions below
         raise InvalidJson(f"is not JSON that can be trained on: {error}", start) from None
     return value, end

@@ -17,6 +17,7 @@ from tuning.data.rows import READERS, open_rows, read_rows
 from tuning.store.files import Files
 
 URI_RULE = f"must be a data: URI, the id of an uploaded file (file-…), or {SCHEME}datasets/owner/name"
+DATA = "data:"
 MAX_SHOWN_CHARS = 60
 
 
@@ -38,7 +39,7 @@ def read_source(source: Mapping[str, Any], files: Files, fetch: FetchDataset | N
 
 def uri_rows(uri: str, files: Files, fetch: FetchDataset | None) -> Iterator[dict[str, Any]]:
     try:
-        if uri.startswith("data:"):
+        if uri[: len(DATA)].lower() == DATA:
             yield from data_rows(uri)
         elif uri.startswith("file-"):
             yield from (row for _, row in open_rows(files.content(uri)))
@@ -52,9 +53,9 @@ def uri_rows(uri: str, files: Files, fetch: FetchDataset | None) -> Iterator[dic
 
 def data_rows(uri: str) -> Iterator[dict[str, Any]]:
     """The rows in a data: URI of RFC 2397. Raises BadRequest, InvalidDataset."""
-    head, comma, encoded = uri.removeprefix("data:").partition(",")
-    media_type, *parameters = head.split(";")
-    if not comma or media_type.lower() not in READERS:
+    head, comma, encoded = uri[len(DATA) :].partition(",")
+    media_type, *parameters = head.lower().split(";")
+    if not comma or media_type not in READERS:
         rule = f"must be data:TYPE[;base64],… with a TYPE of {', '.join(READERS)}"
         raise BadRequest("source.uri", rule, uri[:MAX_SHOWN_CHARS])
     content = unquote_to_bytes(encoded)

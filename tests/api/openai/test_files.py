@@ -57,9 +57,9 @@ def test_files_are_listed_page_by_page(tuning_client: FlaskClient) -> None:
     [
         (b"", "file is empty"),
         (b"\n \n", "the file has no rows: write a JSON object on each line"),
-        (b'{"a": 1}\n{"a": }\n', "Line 2: is not JSON in UTF-8: unexpected character"),
-        (b'{"a": NaN}\n', "Line 1: is not JSON in UTF-8"),
-        (b'{"a": "\xff"}\n', "Line 1: is not JSON in UTF-8"),
+        (b'{"a": 1}\n{"a": }\n', "Line 2: is not JSON: Expecting value at character 7"),
+        (b'{"a": NaN}\n', "Line 1: is not JSON that can be trained on: NaN is no JSON number"),
+        (b'{"a": "\xff"}\n', "Line 1: is not UTF-8"),
         (b"[1]\n", 'Line 1: must be a JSON object, such as {"messages": […]}'),
         (b'{"a": ' + b"[" * 101 + b"]" * 101 + b"}", "Line 1: it is nested deeper than 100 levels"),
         (b'{"a": 1}\n"' + b"x" * MAX_LINE_BYTES, f"Line 2: a line may have at most {MAX_LINE_BYTES} bytes"),

@@ -1,5 +1,6 @@
 """Rows are read with the line where each begins."""
 
+import gzip
 import json
 from pathlib import Path
 
@@ -74,6 +75,10 @@ MANY_KEYS = json.dumps(dict.fromkeys(map(str, range(200_000))))
 BROKEN = {
     "not UTF-8": (b'{}\n{"a": "\xff"}', "Line 2: is not UTF-8: its byte 8 is 0xff: save the file as UTF-8"),
     "half a character": (b'{"a": "\xc3', "Line 1: is not UTF-8"),
+    "UTF-16 without a mark": ('{"a": 1}'.encode("utf-16-le"), "Line 1: is UTF-16: save the file as UTF-8"),
+    "gzip": (gzip.compress(b"{}"), "Line 1: is gzip: decompress the file"),
+    "zip": (b"PK\x03\x04\x14", "Line 1: is a zip archive: unpack it"),
+    "Parquet": (b"PAR1\0", "Line 1: is Parquet: write the rows as JSONL"),
     "UTF-16": ('{"a": 1}'.encode("utf-16"), "Line 1: is UTF-16: save the file as UTF-8"),
     "empty": (b"", "the dataset is empty"),
     "blank lines": (b"\n \r\n\t\n", "the dataset is empty"),
@@ -85,7 +90,14 @@ BROKEN = {
     "no JSON": (b"hello", "Line 1: is not JSON: Expecting value at character 1"),
     "no comma": (b'{"a": 1 "b": 2}', "Line 1: is not JSON: Expecting ',' delimiter at character 9"),
     "two objects": (b'{"a": 1}{"a": 2}', "Line 1: is not JSON: more text follows the value, at character 9"),
-    "an object over two lines": (b'{"a":\n1}', "Line 1: is not JSON: "),
+    "an object over two lines": (
+        b'{"a":\n1}',
+        "at character 7, where the text ends: a row of JSONL is one line",
+    ),
+    "a text without its end": (
+        b'{"a": "x',
+        "at character 7, where the text ends: a row of JSONL is one line",
+    ),
     "single quotes": (b"{'a': 1}", "Line 1: is not JSON: Expecting property name"),
     "a control character": (b'{"a": "\x00"}', "Line 1: is not JSON: Invalid control character"),
     "NaN": (b'{"a": NaN}', "NaN is no JSON number: use null"),
@@ -158,3 +170,9 @@ def test_broken_csv_is_refused_with_its_line(tmp_path: Path, name: str) -> None:
     with pytest.raises(InvalidDataset) as refusal:
         list(open_rows(write(tmp_path, content), "text/csv"))
     assert message in refusal.value.message
+
+
+def test_a_file_that_is_gone_is_refused_without_its_folder(tmp_path: Path) -> None:
+    with pytest.raises(InvalidDataset) as refusal:
+        list(open_rows(tmp_path / "gone"))
+    assert refusal.value.message == "the file cannot be read: No such file or directory"

@@ -71,6 +71,11 @@ def test_other_sources_are_refused_and_leave_nothing(service: TuningService, uri
     assert message in refusal(service, uri)
 
 
+def test_the_scheme_and_its_words_may_be_in_capitals(service: TuningService) -> None:
+    uri = "DATA:Application/JSONL;Charset=UTF-8;BASE64," + base64.b64encode(b'{"a": 1}').decode()
+    assert register(service, uri) == [{"a": 1}]
+
+
 def test_an_uploaded_file_is_a_source(service: TuningService) -> None:
     file = service.files.create(io.BytesIO(b'{"a": 1}\n\n{"a": 2}\n'), "rows.jsonl", "fine-tune")
     assert register(service, file.id) == [{"a": 1}, {"a": 2}]
