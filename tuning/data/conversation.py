@@ -168,13 +168,24 @@ def parse_call(value: Any, key: str) -> ToolCall:
     function = value.get("function", value) if isinstance(value, dict) else None
     if not isinstance(value, dict) or not isinstance(function, dict) or not function.get("name"):
         raise BadRequest(key, NO_CALL, value)
-    arguments = function.get("arguments")
-    if not isinstance(arguments, str | dict | None):
-        raise BadRequest(f"{key}.function.arguments", "must be an object, or one as JSON text", arguments)
-    text = arguments if isinstance(arguments, str) else json.dumps(arguments or {}, ensure_ascii=False)
     return ToolCall(
-        optional_text(value, "id", key) or "", text_of(function["name"], f"{key}.function.name"), text or "{}"
+        optional_text(value, "id", key) or "",
+        text_of(function["name"], f"{key}.function.name"),
+        parse_arguments(function.get("arguments"), f"{key}.function.arguments"),
     )
+
+
+def parse_arguments(value: Any, key: str) -> str:
+    """JSON text of an object; null and an empty text are an empty one. Raises BadRequest."""
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return "{}"
+    try:
+        arguments = parse_row_json(value) if isinstance(value, str) else value
+    except InvalidJson as error:
+        raise BadRequest(key, f"must be an object, or one as JSON text: it {error}") from None
+    if not isinstance(arguments, dict):
+        raise BadRequest(key, "must be an object, or one as JSON text", value)
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
 def parse_tools(value: Any) -> tuple[Tool, ...]:

@@ -10,7 +10,15 @@ from inference.text.chat_template import ChatTemplate
 from tuning.data.encoding_events import MAX_LISTED, EncodingEvents, list_lines
 from tuning.data.examples import Dataset, Example, InvalidDataset, PreferencePair, RatedExample
 from tuning.data.row_encoder import RowEncoder, RowTooLong
-from tuning.data.row_forms import ParsedRow, Preference, Rating, RowForm, find_form, unread_columns
+from tuning.data.row_forms import (
+    ParsedRow,
+    Preference,
+    Rating,
+    RowForm,
+    find_form,
+    refuse_media,
+    unread_columns,
+)
 from tuning.data.rows import JSONL, Row, open_rows
 from tuning.types import Method
 
@@ -60,6 +68,7 @@ class DatasetEncoding:
         if not row_form.matches(row):
             rule = f"lacks a column that the rows before it have: their form is {row_form.describe()}"
             raise BadRequest("", f"{rule}; a dataset has rows of one form")
+        refuse_media(row)
         self._events.unread_columns.update(dict.fromkeys(unread_columns(row, row_form)))
         try:
             self._encode(row_form.parse(row), line)
@@ -72,6 +81,8 @@ class DatasetEncoding:
         match row:
             case Preference(chosen, rejected):
                 good, bad = (encode(each, line, self._events) for each in (chosen, rejected))
+                if good == bad:
+                    raise BadRequest("", "has two answers that are the same: leave the row out")
                 if self._method == "kto":
                     self._rated_examples += (RatedExample(good, True), RatedExample(bad, False))
                 else:

@@ -19,6 +19,7 @@ LOST_REASONING = "the chat template does not write the reasoning of the answer: 
 TEMPLATE_START = "the chat template itself writes {} in front of the answer: these tokens are not trained"
 ADDED_END = "the chat template ends the last answer with no token of its own: {} is added and trained"
 UNTRAINED_END = "the chat template's generation block leaves out the end of the turn: it is not trained"
+EMPTY_ANSWER = "an answer is empty: only the end of its turn is trained"
 NO_END = "the tokenizer has no end token: the end of the text is not trained"
 
 

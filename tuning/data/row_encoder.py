@@ -7,11 +7,13 @@ from collections.abc import Iterator
 from itertools import chain, pairwise
 from typing import Any
 
+from inference.content import content_text
 from inference.errors import BadRequest, short
 from inference.text.chat_template import ChatTemplate
 from inference.text.special_tokens import MarkedText
 from inference.text.tokenizer import PromptTokenizer, check_unicode, encode_inside
 from inference.text.vocabulary import Vocabulary
+from inference.types import Message
 from tuning.data import encoding_events as say
 from tuning.data.answer_spans import AnswerSpans
 from tuning.data.conversation import Conversation
@@ -80,6 +82,7 @@ class RowEncoder:
             say.ONLY_LAST: rendered.is_only_last,
             say.UNLIKE_PROMPT: rendered.is_unlike_prompt,
             say.UNTRAINED_END: rendered.is_end_untrained,
+            say.EMPTY_ANSWER: any(is_empty(conversation.messages[i]) for i in conversation.trained_indices),
             say.LOST_REASONING: reasoning not in rendered.text.text,
             say.TEMPLATE_START.format(short(rendered.template_start)): bool(rendered.template_start),
             say.ADDED_END.format(end_name) if end_name else say.NO_END: rendered.needs_end,
@@ -125,3 +128,8 @@ class RowEncoder:
             raise BadRequest("", rule)
         # Equal ids are one object: a large dataset takes a quarter of the memory.
         return Example(tuple(map(self._shared_ids.__getitem__, token_ids)), tuple(weights), line)
+
+
+def is_empty(message: Message) -> bool:
+    """Whether the message has no text, no thoughts and no calls."""
+    return not (content_text(message.content).strip() or message.reasoning.strip() or message.tool_calls)

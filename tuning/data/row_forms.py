@@ -96,6 +96,13 @@ def unread_columns(row: Row, row_form: RowForm) -> Iterator[str]:
             yield name
 
 
+def refuse_media(row: Row) -> None:
+    """Raise BadRequest for a row with images, sound or a film in a column of its own."""
+    for name, value in row.items():
+        if name in MEDIA_COLUMNS and value:
+            raise BadRequest(name, "must be empty: only text can be trained, no images", value)
+
+
 def parse_chat(row: Row) -> Conversation:
     return parse_conversation(row["messages"], row.get("tools"))
 
@@ -207,6 +214,7 @@ def answers_behind(conversation: Conversation, num_common: int) -> Conversation:
     return replace(conversation, trained_indices=tuple(trained_indices) or conversation.trained_indices[-1:])
 
 
+MEDIA_COLUMNS = frozenset(("image", "images", "audio", "audios", "video", "videos"))
 LABELS: Mapping[Any, bool] = {True: True, False: False, "true": True, "false": False}
 # The first form whose columns a row has is its form.
 SUPERVISED = (

@@ -68,7 +68,8 @@ def jsonl_rows(file: IO[bytes]) -> Rows:
             try:
                 value = parse_row_json(text)
             except InvalidJson as error:
-                raise InvalidDataset(line, str(error)) from None
+                hint = ", where the line ends: write each row on one line" if error.is_cut else ""
+                raise InvalidDataset(line, f"{error}{hint}") from None
             yield line, check_object(value, line)
 
 

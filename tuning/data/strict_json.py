@@ -22,12 +22,14 @@ SPACE = re.compile(r"[ \t\r\n]*")
 class InvalidJson(ValueError):
     """A text that is not JSON. Its message continues a sentence that begins with the place.
 
-    start  character at which the value begins that cannot be read
+    start   character at which the value begins that cannot be read
+    is_cut  the text ends within that value
     """
 
-    def __init__(self, rule: str, start: int) -> None:
+    def __init__(self, rule: str, start: int, *, is_cut: bool = False) -> None:
         super().__init__(rule)
         self.start = start
+        self.is_cut = is_cut
 
 
 def parse_row_json(text: str) -> Any:
@@ -66,10 +68,8 @@ def decode_at(text: str, start: int) -> tuple[Any, int]:
         raise InvalidJson(f"is not JSON that can be trained on: {TooDeep()}", start) from None
     except JSONDecodeError as error:
         is_cut = not text[error.pos :].strip() or error.msg.startswith("Unterminated string")
-        hint = ", where the text ends: a row of JSONL is one line" if is_cut else ""
-        raise InvalidJson(
-            f"is not JSON: {error.msg} at character {error.pos - start + 1}{hint}", start
-        ) from None
+        rule = f"is not JSON: {error.msg} at character {error.pos - start + 1}"
+        raise InvalidJson(rule, start, is_cut=is_cut) from None
     except ValueError as error:  # of the functions below
         raise InvalidJson(f"is not JSON that can be trained on: {error}", start) from None
     return value, end

@@ -138,6 +138,27 @@ BROKEN: dict[str, tuple[Any, str]] = {
         answer_with(tool_calls=[{"function": {"name": "f", "arguments": []}}]),
         "messages[1].tool_calls[0].function.arguments must be an object, or one as JSON text, got []",
     ),
+    "arguments are a text of a list": (
+        answer_with(tool_calls=[{"function": {"name": "f", "arguments": "[1]"}}]),
+        "messages[1].tool_calls[0].function.arguments must be an object, or one as JSON text, got '[1]'",
+    ),
+    "arguments are no JSON": (
+        answer_with(tool_calls=[{"function": {"name": "f", "arguments": "{x"}}]),
+        "arguments must be an object, or one as JSON text: it is not JSON: Expecting property name",
+    ),
+    "arguments have NaN": (
+        answer_with(tool_calls=[{"function": {"name": "f", "arguments": '{"a": NaN}'}}]),
+        "arguments must be an object, or one as JSON text: it is not JSON that can be trained on: NaN",
+    ),
+    "arguments with a key twice": (
+        answer_with(tool_calls=[{"function": {"name": "f", "arguments": '{"a": 1, "a": 2}'}}]),
+        "the key 'a' is given twice",
+    ),
+    "arguments are false": (
+        answer_with(tool_calls=[{"function": {"name": "f", "arguments": False}}]),
+        "function.arguments must be an object, or one as JSON text, got False",
+    ),
+    "images in a column": ({**GOOD, "images": ["x.png"]}, "images must be empty: only text can be trained"),
     "a call id that is a number": (
         answer_with(tool_calls=[{"id": 1, **CALL}]),
         "tool_calls[0].id must be text",
@@ -229,6 +250,9 @@ BROKEN_PREFERENCES: dict[str, tuple[Any, str]] = {
         {**CHOSEN, "rejected": "b", "prompt": "x"},
         "rejected must be text or messages, as chosen is",
     ),
+    "equal conversations": (CHOSEN, "has two answers that are the same: leave the row out"),
+    "equal outputs": (OPENAI, "has two answers that are the same"),
+    "equal texts": ({"prompt": "x", "chosen": "y", "rejected": "y"}, "has two answers that are the same"),
     "a prompt that is a number": ({**CHOSEN, "prompt": 1}, "prompt must be a list, got 1"),
     "a prompt with an image": (
         {**CHOSEN, "prompt": [{"role": "user", "content": [{"type": "image"}]}]},

@@ -52,6 +52,20 @@ def test_a_conversation_may_have_each_of_the_forms(tmp_path: Path, name: str) ->
     assert dataset.events == ()
 
 
+@pytest.mark.parametrize("content", ["", " \n", []])
+def test_an_empty_answer_is_an_event(tmp_path: Path, content: Any) -> None:
+    rows = [{"messages": DIALOG}, {"messages": [USER, {"role": "assistant", "content": content}]}]
+    events = encode(tmp_path, "chatml", rows).events
+    assert events == ("In 1 row (line 2) an answer is empty: only the end of its turn is trained.",)
+
+
+@pytest.mark.parametrize("arguments", [None, "", "{}", {}])
+def test_a_call_may_have_no_arguments(tmp_path: Path, arguments: Any) -> None:
+    call = {"function": {"name": "f", "arguments": arguments}}
+    dataset = encode(tmp_path, "qwen 3", [{"messages": [USER, {"role": "assistant", "tool_calls": [call]}]}])
+    assert '{"name": "f", "parameters": {}}' in decode("qwen 3", dataset.examples[0].token_ids)
+
+
 def test_an_alpaca_instruction_is_put_before_its_input(tmp_path: Path) -> None:
     dataset = encode(tmp_path, "chatml", [{"instruction": "Translate.", "input": "Hi", "output": "Ho"}])
     assert "user\nTranslate.\n\nHi<|im_end|>" in decode("chatml", dataset.examples[0].token_ids)

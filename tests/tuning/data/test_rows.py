@@ -92,11 +92,11 @@ BROKEN = {
     "two objects": (b'{"a": 1}{"a": 2}', "Line 1: is not JSON: more text follows the value, at character 9"),
     "an object over two lines": (
         b'{"a":\n1}',
-        "at character 7, where the text ends: a row of JSONL is one line",
+        "at character 7, where the line ends: write each row on one line",
     ),
     "a text without its end": (
         b'{"a": "x',
-        "at character 7, where the text ends: a row of JSONL is one line",
+        "at character 7, where the line ends: write each row on one line",
     ),
     "single quotes": (b"{'a': 1}", "Line 1: is not JSON: Expecting property name"),
     "a control character": (b'{"a": "\x00"}', "Line 1: is not JSON: Invalid control character"),
