@@ -12,4 +12,9 @@ from tuning.types import TrainingBase
 
 def with_served_weights(base: TrainingBase) -> TrainingBase:
     """The base with shares_weights as it is now."""
-    return replace(base, shares_weights=bool(base.weight_file) and is_mapped(Path(base.weight_file)))
+    return replace(base, shares_weights=is_served(base.weight_file))
+
+
+def is_served(weight_file: str) -> bool:
+    """Whether the server has mapped the file now; empty: there is none."""
+    return bool(weight_file) and is_mapped(Path(weight_file))

@@ -78,7 +78,8 @@ def make_service(
     backend = FakeBackend()
     backend.lora = adapters
     names = (backend.model_id, "alias")
-    base = TrainingBase(names=names, model_folder="unused", context=128, weight_file="of the base")
+    weight_file = options.pop("weight_file", "of the base")
+    base = TrainingBase(names=names, model_folder="unused", context=128, weight_file=weight_file)
     return TuningService(folder, make_models(backend), base, settings, **({"programs": SCRIPTS} | options))
 
 

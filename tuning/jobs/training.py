@@ -15,7 +15,7 @@ from tuning.jobs.process import KILLED, TERMINATED, ChildProcess
 from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
 from tuning.jobs.run import JobRun
-from tuning.jobs.validation import last_line
+from tuning.jobs.validation import last_line, plan_again
 from tuning.jobs.workspace import Workspace
 from tuning.store.jobs import RunState, change_job, find_job, read_run, write_run
 from tuning.store.schema import CHECKPOINTS
@@ -27,12 +27,17 @@ log = logging.getLogger(__name__)
 
 
 def start_training(workspace: Workspace, job: Job) -> JobRun | None:
-    """Start the trainer; with a saved state in its folder, it goes on from there. None: the job has ended."""
+    """Start the trainer; with a saved state in its folder, it goes on from there.
+
+    None: the job has ended, or its files are validated again.
+    """
     folder = workspace.job_folder(job)
     follow_training(workspace, job.id, folder)  # what a killed server has not read
     outcome = workspace.database.run(read_run, job.id).outcome
     if outcome and outcome["type"] == "finished":  # the server ended before it had published the result
         publish_result(workspace, job.id, folder, Path(outcome["folder"]))
+        return None
+    if plan_again(workspace, job):
         return None
     if error := memory_shortage(workspace, job):
         fail_job(workspace, job.id, error)

@@ -3,17 +3,23 @@
 import logging
 import sqlite3
 import time
+from dataclasses import replace
 from pathlib import Path
 
 from inference.process.child_program import describe_exit
-from tuning.jobs.draft import PREPARED_FILE, SPEC_FILE, read_value, write_value
+from tuning.jobs.draft import DRAFT_FILE, PREPARED_FILE, SPEC_FILE, Draft, read_value, write_value
 from tuning.jobs.hyperparameters import effective_values
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.process import KILLED, TERMINATED, ChildProcess
 from tuning.jobs.run import JobRun
 from tuning.jobs.workspace import Workspace
+from tuning.served_weights import is_served, with_served_weights
 from tuning.store.jobs import add_event, change_job
-from tuning.types import Job, JobError
+from tuning.types import Job, JobError, JobSpec
+
+PLANNED_AGAIN = (
+    "The packed weights are not mapped as they were when the memory was planned: it is planned again"
+)
 
 log = logging.getLogger(__name__)
 
@@ -21,6 +27,21 @@ log = logging.getLogger(__name__)
 def start_validation(workspace: Workspace, job: Job) -> JobRun:
     folder = workspace.job_folder(job)
     return JobRun(job.id, "validation", folder, start_preparing(workspace, folder))
+
+
+def plan_again(workspace: Workspace, job: Job) -> bool:
+    """Have the job validated and its memory planned again, if the server no longer maps its packed weights.
+
+    Also if the server maps them only now. Returns whether that is so.
+    """
+    folder = workspace.job_folder(job)
+    spec, draft = read_value(folder / SPEC_FILE, JobSpec), read_value(folder / DRAFT_FILE, Draft)
+    if spec.shares_weights == is_served(spec.weight_file):
+        return False
+    base = with_served_weights(draft.base)
+    write_value(folder / DRAFT_FILE, replace(draft, base=base, free_bytes=workspace.free_bytes()))
+    workspace.change_job(job.id, PLANNED_AGAIN, "warn", status="validating_files")
+    return True
 
 
 def start_preparing(workspace: Workspace, folder: Path) -> ChildProcess:

@@ -1,5 +1,6 @@
 """What a restart keeps: jobs go on, models answer, and nothing is recorded twice or lost."""
 
+import mmap
 import random
 import signal
 import subprocess
@@ -25,7 +26,10 @@ from tests.tuning.scripted_service import (
     wait_for_job,
     wait_until,
 )
+from tuning.jobs.draft import SPEC_FILE, read_value
+from tuning.jobs.validation import PLANNED_AGAIN
 from tuning.service import InUse, TuningService
+from tuning.types import JobSpec
 
 RESTARTED = "The server was restarted: the job goes on from its last saved state"
 
@@ -183,6 +187,26 @@ def test_nothing_is_lost_when_servers_and_trainers_are_killed(
         else:
             assert job.status == "failed" and job.error and "ended by SIGKILL" in job.error.message
     service.close()
+
+
+def test_a_plan_is_made_again_where_the_weights_are_no_longer_mapped(
+    open_services: MakeService, tmp_path: Path
+) -> None:
+    weight_file = tmp_path / "weights.packed"
+    weight_file.write_bytes(b"packed")
+    first = open_services(weight_file=str(weight_file))
+    with weight_file.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
+        job = create_job(first, {"step_s": 0.02}, steps=20)
+        wait_for_step(first, job.id, 2)
+        spec_file = first.folder / "jobs" / job.folder / SPEC_FILE
+        assert read_value(spec_file, JobSpec).shares_weights
+        first.close()
+    weight_file.unlink()
+    second = open_services(weight_file=str(weight_file))
+    assert wait_for_job(second, job.id).status == "succeeded"
+    assert messages(second, job.id).count(PLANNED_AGAIN) == 1
+    assert not read_value(spec_file, JobSpec).shares_weights
+    assert step_events(second, job.id) == list(range(1, 21))
 
 
 def test_the_training_goes_on_from_a_fine_tuned_model(service: TuningService) -> None:
