@@ -71,7 +71,7 @@ class TrainingJob:
         self.rehearsal: Rehearsal | None = None
         self.state = JobState()
         self._saves = SaveSchedule(spec.hyperparameters.finetuning_type)
-        self._last_loss = 0.0
+        self._train_measures = {"train_loss": 0.0}  # of the last step
 
     def run(self, **started: Any) -> None:
         """Train to the end, or to a pause. `started`: more fields for the progress line of that name.
@@ -154,8 +154,9 @@ class TrainingJob:
         cost = self.pass_cost.of(batch.data, self.training_data.group_size) + self.pass_cost.of(rehearsed, 1)
         self.remaining_time.add_step(cost, elapsed_s)
         if grad_norm is not None:
-            self._last_loss = result.loss
-            self._report_step(batch, result, grad_norm, elapsed_s)
+            measures = {"loss": result.loss} | batch_measures(batch, result)
+            self._train_measures = {f"train_{name}": value for name, value in measures.items()}
+            self._report_step(batch, grad_norm, elapsed_s)
 
     def _update(self, result: PassResult, learning_rate: float) -> float | None:
         """Take the optimizer's step; returns the norm of the gradients, None if the step was skipped."""
@@ -178,22 +179,18 @@ class TrainingJob:
             raise JobFailed("non_finite_loss", NOT_FINITE.format(count=MAX_NOT_FINITE))
         return None
 
-    def _report_step(
-        self, batch: TrainingBatch, result: PassResult, grad_norm: float, elapsed_s: float
-    ) -> None:
+    def _report_step(self, batch: TrainingBatch, grad_norm: float, elapsed_s: float) -> None:
         step, num_steps = self.state.step, self.schedule.num_steps
-        measures = batch_measures(batch, result)
         self.progress.write(
             "step",
             step=step,
             total_steps=num_steps,
             epoch=self.schedule.epoch_of(step - 1) + 1,
-            train_loss=result.loss,
             learning_rate=self.schedule.rate_of(step - 1),
             grad_norm=grad_norm,
             tokens_per_second=sum(map(len, batch.data)) / max(elapsed_s, 1e-9),
             eta_s=self.remaining_time.estimate(self._workload.after(step)),
-            **{f"train_{name}": value for name, value in measures.items()},
+            **self._train_measures,
         )
 
     def _finish_step(self) -> None:
@@ -249,7 +246,7 @@ class TrainingJob:
             step=step,
             epoch=self.schedule.epoch_of(step - 1) + 1,
             folder=str(path),
-            train_loss=self._last_loss,
+            **self._train_measures,
             **measures,
         )
 

@@ -44,6 +44,10 @@ def test_only_the_last_three_checkpoints_remain(tmp_path: Path, model_folder: Pa
     assert [line["step"] for line in of_type(lines, "checkpoint")] == [3, 6, 9, 12, 15]
     names = sorted(path.name for path in (tmp_path / "job" / "checkpoints").iterdir())
     assert names == ["step-12", "step-15", "step-9"]
+    steps = {line["step"]: line for line in of_type(lines, "step")}
+    for line in of_type(lines, "checkpoint"):
+        figures = ("train_loss", "train_mean_token_accuracy")
+        assert [line[name] for name in figures] == [steps[line["step"]][name] for name in figures]
 
 
 def test_a_full_job_keeps_the_last_checkpoint_and_the_best(tmp_path: Path, model_folder: Path) -> None:
