@@ -59,7 +59,7 @@ def test_the_timed_model_is_the_served_one(
     monkeypatch.setattr(plan_speed, "measure_cpu", lambda shape, *_: shapes.append(shape) or Rates(1, 1, 1))
     wide = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2}
     folder = tiny.llama(tmp_path / "wide", **wide)
-    plan = planned(from_folder("wide", folder, trust_remote_code=False), quantize=quantize)
+    plan = planned(from_folder("wide", folder), quantize=quantize)
     plan_speed.estimate_speed(plan, machine)
     sample = SampleModel(shapes[0], 16, threads=1)
     assert plan.model_size is not None
