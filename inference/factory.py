@@ -19,8 +19,8 @@ from inference.engine.engine_thread import EngineThread
 from inference.engine.options import EngineOptions
 from inference.engine.sampling import triton_sampling
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
+from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
 from inference.engine.speculation.draft_model import DraftModel
-from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.engine_stats import CacheConfig
 from inference.errors import Internal
 from inference.load_recipe import make_recipe

@@ -13,7 +13,7 @@ from typing import Any
 
 from inference.engine.engine import Engine
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.scheduler import SchedulerOutput
+from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence, StepOutput, TopLogprobs
 from inference.engine.speculation.acceptance import can_draft, max_drafts_of
 from inference.errors import ServerError

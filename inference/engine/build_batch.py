@@ -12,7 +12,7 @@ from typing import NamedTuple
 from torch import Tensor
 
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.scheduler import SchedulerOutput
+from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
 from inference.model.batch import Batch, CacheOp, GroupTable, PendingTokens, slots_of
 

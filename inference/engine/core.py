@@ -8,24 +8,25 @@ import time
 from collections.abc import Callable, Iterable
 from collections.abc import Sequence as SequenceOf
 
-from inference.engine.admission_control import AdmissionControl
 from inference.engine.background import BackgroundQueue
 from inference.engine.chunking import Chunking
-from inference.engine.deadlines import Deadlines
 from inference.engine.kv.manager import create_kv_cache_manager
 from inference.engine.options import EngineOptions
-from inference.engine.out_of_memory import shrink_next_step
 from inference.engine.output_queue import OutputQueue, make_step_output
 from inference.engine.overlap_pipeline import create_pipeline
-from inference.engine.pipeline import CompletedStep, ScheduledStep
-from inference.engine.pooling_policy import PoolingPolicy
+from inference.engine.pipeline import CompletedStep
 from inference.engine.sampling.sampler import SampledToken, Sampler
-from inference.engine.scheduler import Scheduler
+from inference.engine.scheduling.admission_control import AdmissionControl
+from inference.engine.scheduling.deadlines import Deadlines
+from inference.engine.scheduling.out_of_memory import shrink_next_step
+from inference.engine.scheduling.pooling_policy import PoolingPolicy
+from inference.engine.scheduling.scheduled_step import ScheduledStep
+from inference.engine.scheduling.scheduler import Scheduler
+from inference.engine.scheduling.step_time_limit import StepTimeLimit
+from inference.engine.scheduling.wait_estimator import WaitEstimator
 from inference.engine.sequence import OutputSink, Sequence, StepOutput
 from inference.engine.speculation.proposer import create_proposer
 from inference.engine.step import ModelStep, StepResult
-from inference.engine.step_time_limit import StepTimeLimit
-from inference.engine.wait_estimator import WaitEstimator
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
 from inference.model.batch import CacheOp, Runner

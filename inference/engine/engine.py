@@ -15,7 +15,6 @@ from typing import TypeVar
 
 import torch
 
-from inference.engine.admission_control import AdmissionControl
 from inference.engine.background import BackgroundTask
 from inference.engine.banned_tokens import bans_tokens, check_any_token_allowed
 from inference.engine.commands import Abort, Command, RunBackgroundTask, Stop, Submit
@@ -24,7 +23,8 @@ from inference.engine.engine_thread import EngineThread
 from inference.engine.options import EngineOptions
 from inference.engine.output_queue import Post
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.scheduler import adapter_names
+from inference.engine.scheduling.admission_control import AdmissionControl
+from inference.engine.scheduling.scheduler import adapter_names
 from inference.engine.sequence import POOLING, Matcher, OutputSink, PromptLogprob, Sequence
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
+from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
 from inference.engine.speculation.draft_model import DraftModel
-from inference.engine.waiting_served_ratio import WaitingServedRatio
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -19,14 +19,9 @@ from typing import NamedTuple
 from inference.engine.build_batch import build_batch
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
-from inference.engine.pipeline import (
-    CompletedStep,
-    Pipeline,
-    PlainPipeline,
-    Schedule,
-    ScheduledStep,
-)
-from inference.engine.scheduler import SchedulerOutput
+from inference.engine.pipeline import CompletedStep, Pipeline, PlainPipeline, Schedule
+from inference.engine.scheduling.scheduled_step import ScheduledStep
+from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.speculation.proposer import Proposer
 from inference.engine.step import InFlight, ModelStep
 from inference.process.memory.memory_shortage import is_memory_shortage

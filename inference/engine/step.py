@@ -27,7 +27,7 @@ from inference.engine.sampling.sampler import (
     advance_matchers,
 )
 from inference.engine.sampling.scatter import select_rows
-from inference.engine.scheduler import SchedulerOutput
+from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, ServerError
 from inference.model.batch import CacheOp, Runner

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inference.engine import core, scheduler, sequence
+from inference.engine import core, sequence
 from inference.engine.background import BackgroundQueue
 from inference.engine.engine import Engine
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
@@ -15,6 +15,7 @@ from inference.engine.kv.manager import KVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.overlap_pipeline import OverlapPipeline
 from inference.engine.pipeline import Proposer
+from inference.engine.scheduling import scheduler
 from inference.engine.sequence import Sequence
 from inference.engine_stats import EngineCounters, StepStats
 from inference.model.batch import CacheOp, Runner

@@ -4,7 +4,7 @@ import random
 from dataclasses import dataclass, field
 
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.scheduler import SchedulerOutput
+from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
 from inference.engine.speculation.acceptance import can_draft, max_drafts_of
 from tests.engine.conftest import expected_ids

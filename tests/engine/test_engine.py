@@ -10,7 +10,7 @@ import pytest
 
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
-from inference.engine.scheduler import Scheduler
+from inference.engine.scheduling.scheduler import Scheduler
 from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
 from inference.model.batch import Clear

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.waiting_served_ratio import WaitingServedRatio
+from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
 from inference.model.kv_cost import WindowGroup
 from tests.engine.conftest import END, NAN, POISON, VOCAB
 from tests.engine.engine_probe import EngineProbe

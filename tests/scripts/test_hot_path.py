@@ -79,7 +79,7 @@ def test_a_request_executes_the_same_files_each_time() -> None:
     first, second = json.loads(result.stdout)
     assert {
         "api/openai/chat_writer.py",
-        "inference/engine/scheduler.py",
+        "inference/engine/scheduling/scheduler.py",
         "inference/local/backend.py",
     } <= set(first["files"])
     assert abs(len(first["files"]) - len(second["files"])) <= 3

@@ -6,7 +6,7 @@ A draft is accepted only if the sampler selects the same token, so drafts never 
 from collections.abc import Sequence as SequenceOf
 
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.scheduler import SchedulerOutput
+from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
 
 # Cost of drafts, measured on CPUs with models of 5 and 77 million parameters.

@@ -19,7 +19,7 @@ from inference.engine.chunking import UNCHUNKED
 from inference.engine.kv.manager import create_kv_cache_manager
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sampling.scatter import NEG_INF, select_rows
-from inference.engine.scheduler import SchedulerOutput
+from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
 from inference.engine.speculation.step_times import typical_time
 from inference.model.batch import Runner

@@ -9,7 +9,7 @@ import time
 from dataclasses import dataclass, field
 
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.scheduler import SchedulerOutput
+from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
 from inference.engine.speculation.acceptance import (
     best_num_drafts,

@@ -6,7 +6,7 @@ same token, so drafts never change an answer. Knows sequences and the scheduler'
 """
 
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.scheduler import SchedulerOutput
+from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
 from inference.engine.speculation.acceptance import (
     STEP_COST,

@@ -6,7 +6,7 @@ ngram_proposer.py finds drafts in the text itself; draft_model_proposer.py has a
 from typing import Protocol
 
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.scheduler import SchedulerOutput
+from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.speculation.draft_model import DraftModel
 from inference.engine.speculation.draft_model_proposer import DraftModelProposer
 from inference.engine.speculation.ngram_proposer import NgramProposer

@@ -3,7 +3,7 @@
 import pytest
 
 from inference.engine.kv.paged import PagedKVCacheManager
-from inference.engine.scheduler import Scheduler
+from inference.engine.scheduling.scheduler import Scheduler
 from inference.engine.sequence import Sequence
 from inference.model.batch import Clear
 from inference.model.kv_cost import WindowGroup

@@ -1,15 +1,15 @@
 """The scheduler over contiguous memory, with integers alone: which sequence computes how many tokens."""
 
-from inference.engine.scheduler import (
+from inference.engine.scheduling.scheduler import (
     MIN_BUDGET,
     PROMPT_LOGPROB_CHUNK,
     STEPS_TO_RECOVER,
     Scheduler,
     adapter_names,
 )
+from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
 from inference.engine.sequence import Sequence
-from inference.engine.waiting_served_ratio import WaitingServedRatio
-from tests.engine.scheduling import enqueue, make_scheduler, make_sequence, step
+from tests.engine.scheduler_bench import enqueue, make_scheduler, make_sequence, step
 
 
 def decoding(scheduler: Scheduler, number: int) -> list[Sequence]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from inference.engine.step_cost import StepCost
+from inference.engine.scheduling.step_cost import StepCost
 
 STEP_S, TOKEN_S, CONTEXT_TOKEN_S = 4e-3, 6e-5, 4e-7  # of the demo model on two cores
 

@@ -5,7 +5,7 @@ import threading
 import pytest
 
 from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S
-from inference.engine.admission_control import AdmissionControl
+from inference.engine.scheduling.admission_control import AdmissionControl
 from inference.errors import Overloaded, Unavailable
 
 

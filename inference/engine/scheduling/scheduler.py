@@ -14,10 +14,10 @@ from operator import attrgetter
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
-from inference.engine.pooling_policy import PoolingPolicy
+from inference.engine.scheduling.pooling_policy import PoolingPolicy
+from inference.engine.scheduling.step_time_limit import StepTimeLimit
+from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
 from inference.engine.sequence import PRIORITIES, Sequence
-from inference.engine.step_time_limit import StepTimeLimit
-from inference.engine.waiting_served_ratio import WaitingServedRatio
 from inference.model.batch import CacheOp
 
 SchedulerOutput = list[tuple[Sequence, int]]  # (sequence, tokens to compute), in the order of rows

@@ -7,9 +7,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from inference.engine.pipeline import ScheduledStep
+from inference.engine.scheduling.scheduled_step import ScheduledStep
+from inference.engine.scheduling.wait_estimator import MAX_WAITING, WaitEstimator
 from inference.engine.sequence import Sequence
-from inference.engine.wait_estimator import MAX_WAITING, WaitEstimator
 from inference.types import GenerationRequest
 from tests.engine.sequences import RefusingSink
 from tests.retry_after import share_close

@@ -6,7 +6,7 @@ Knows the scheduler and its KV memory; knows no outputs.
 import logging
 from collections.abc import Sequence as SequenceOf
 
-from inference.engine.scheduler import Scheduler
+from inference.engine.scheduling.scheduler import Scheduler
 from inference.engine.sequence import Sequence
 from inference.model.batch import CacheOp, Resize
 

@@ -3,9 +3,9 @@
 from itertools import count
 
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
-from inference.engine.scheduler import Scheduler
+from inference.engine.scheduling.scheduler import Scheduler
+from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
 from inference.engine.sequence import Sequence
-from inference.engine.waiting_served_ratio import WaitingServedRatio
 from tests.engine.generation_requests import make_request
 
 NO_SINK = None  # no output is sent in these tests

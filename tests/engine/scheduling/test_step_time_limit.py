@@ -6,10 +6,15 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.step_time_limit import MAX_RATIO, MIN_LIMIT_S, MIN_PROMPT_TOKENS, StepTimeLimit
+from inference.engine.scheduling.step_time_limit import (
+    MAX_RATIO,
+    MIN_LIMIT_S,
+    MIN_PROMPT_TOKENS,
+    StepTimeLimit,
+)
 from tests.engine.conftest import VOCAB, RecordingSink
 from tests.engine.generation_requests import make_request
-from tests.engine.scheduling import enqueue, make_scheduler, make_sequence, step
+from tests.engine.scheduler_bench import enqueue, make_scheduler, make_sequence, step
 from tests.walks.paged_echo_runner import PagedEchoRunner
 
 

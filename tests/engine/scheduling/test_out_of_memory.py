@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from inference.engine.deadlines import Deadlines
 from inference.engine.kv.paged import PagedKVCacheManager
+from inference.engine.scheduling.deadlines import Deadlines
 from inference.process.memory.memory_shortage import TOO_LITTLE_MEMORY
 from tests.engine.paged_bench import PagedBench, make_requests
 

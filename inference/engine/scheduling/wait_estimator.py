@@ -13,10 +13,10 @@ from collections.abc import Sequence as SequenceOf
 from itertools import cycle, islice, repeat
 from typing import Literal, NamedTuple
 
-from inference.engine.pipeline import ScheduledStep
-from inference.engine.scheduler import Scheduler
+from inference.engine.scheduling.scheduled_step import ScheduledStep
+from inference.engine.scheduling.scheduler import Scheduler
+from inference.engine.scheduling.step_cost import StepCost
 from inference.engine.sequence import Sequence
-from inference.engine.step_cost import StepCost
 from inference.types import FinishReason
 
 MAX_WAITING = 128  # waiting sequences whose starts are estimated: the estimate is for refusals, and quick
