@@ -30,7 +30,6 @@ from inference.lora.check import check_adapter
 from inference.lora.gguf_adapter import AdapterFolders
 from inference.lora.registry import AdapterRegistry
 from inference.metrics import Metrics
-from inference.model import select_runner
 from inference.model.batch import Runner
 from inference.model.load import loader
 from inference.model.load.formats import model_folder
@@ -39,7 +38,8 @@ from inference.model.mapped_model import mapped_file
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.paged.kv_pool import AUTO
 from inference.model.pooling import embedding_sizes
-from inference.model.runner_options import BATCH_INVARIANT
+from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.runner_options import BATCH_INVARIANT
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
 from inference.open_draft_model import DraftSource, open_draft_model
 from inference.process.memory.malloc import trim_heap

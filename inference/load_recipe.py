@@ -10,15 +10,15 @@ from typing import Any
 
 from transformers import PreTrainedModel
 
-from inference.model import select_runner
 from inference.model.gguf.kept_bits import may_keep_bits
 from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load import loader
 from inference.model.load.device_dtype import limit_gpu
 from inference.model.load.formats import FORMATS, WeightsFormat
 from inference.model.lora.runner import AdapterRunner
-from inference.model.remembered_reference import remembered_reference
-from inference.model.select_runner import SelectedRunner
+from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.remembered_reference import remembered_reference
+from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.model.weight_cache import WeightCache, allows_cache, open_weight_cache, plain_tensors
 from inference.native.build import NativeUnavailable

@@ -9,7 +9,7 @@ from inference.engine.speculation.draft_model import DraftModel
 from inference.errors import ServerError, Unavailable
 from inference.load_recipe import make_recipe
 from inference.model.load.loader import LoadedModel
-from inference.model.select_runner import SelectedRunner
+from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.model.tensor_parallel.executor import SingleProcess
 from settings.groups import EngineSettings, ModelSettings
 

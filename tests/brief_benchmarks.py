@@ -1,6 +1,6 @@
 """Two runners of a tiny model are compared for a moment: whichever is chosen gives the same answers."""
 
-from inference.model import benchmark
+from inference.model.runner_selection import benchmark
 
 MIN_S = 0.01  # on a workload
 

@@ -9,7 +9,7 @@ from transformers import PreTrainedModel
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
-from inference.model import select_runner
+from inference.model.runner_selection import select_runner
 from tests.engine.engine_answers import generate_reference, run_until_idle, submit
 from tests.tiny_models.families import FAMILIES, LLAMAS, UNCACHED, VOCAB, needs_fused, tiny
 

@@ -10,7 +10,7 @@ from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.errors import Internal
-from inference.model import select_runner
+from inference.model.runner_selection import select_runner
 from inference.sampling import Sampling
 from tests.engine.generation_requests import make_request
 from tests.tiny_models.families import VOCAB, tiny

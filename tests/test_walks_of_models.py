@@ -25,7 +25,7 @@ from inference.model.fused.runner import FusedRunner
 from inference.model.kv_cost import WindowGroup
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
-from inference.model.runner_options import create_pool
+from inference.model.runner_selection.runner_options import create_pool
 from inference.sampling import Sampling
 from tests.model.fused.llamas import tiny_with_packed_weights
 from tests.tiny_models import families

@@ -18,7 +18,12 @@ from inference.model.kv_cost import KVCost
 from inference.model.paged.runner import PagedRunner
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.is_faster import sample_of
-from inference.model.runner_options import contiguous_kv_cost, create_pool, paged_kv_cost, supports_fused
+from inference.model.runner_selection.runner_options import (
+    contiguous_kv_cost,
+    create_pool,
+    paged_kv_cost,
+    supports_fused,
+)
 
 CONTEXT = 64
 NUM_PROMPT_TOKENS = 5  # more than one, and no likely dimension of a model

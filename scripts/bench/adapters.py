@@ -22,7 +22,7 @@ from inference.model.lora.delta import LoraDelta
 from inference.model.lora.native import create_native_adapter
 from inference.model.lora.runner import AdapterRunner
 from inference.model.lora.weights import AdapterWeights
-from inference.model.select_runner import select_runner
+from inference.model.runner_selection.select_runner import select_runner
 from scripts.bench.models import SHAPES
 
 NUM_ADAPTERS = 4

@@ -16,8 +16,8 @@ from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.engine.speculation.draft_model import DraftModel
-from inference.model import select_runner
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
+from inference.model.runner_selection import select_runner
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
 from scripts.bench import memory

@@ -19,9 +19,9 @@ from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
-from inference.model import select_runner
 from inference.model.batch import Runner
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
+from inference.model.runner_selection import select_runner
 from scripts.bench.hearth import PendingAnswers, TimedSink, make_request
 from scripts.bench.load import Load, Request, Run, random_token_ids
 from scripts.bench.models import build_model

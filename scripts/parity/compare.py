@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import Any
 
 from inference.errors import ServerError, Unavailable
-from inference.model import select_runner
 from inference.model.load import loader
 from inference.model.load.architecture import why_unsupported
+from inference.model.runner_selection import select_runner
 from scripts.parity import generate, tiny_model
 from scripts.parity.generate import Ids, Prompts
 from scripts.parity.overrides import NOTES

@@ -24,10 +24,10 @@ from accelerate.utils import calculate_maximum_sizes
 from transformers import AutoConfig, AutoModel
 
 from checks.memory.kv_cost import cost_of_contiguous
-from inference.model import select_runner
 from inference.model.kv_cost import KVLimits
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.meta_model import nbytes, try_build_on_meta
+from inference.model.runner_selection import select_runner
 from scripts.markdown import markdown_header, markdown_row
 from scripts.preflight.sizes.shapes import SHAPES, Shape
 from scripts.preflight.sizes.table import measure_shape

@@ -13,7 +13,7 @@ from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from inference.errors import Unavailable
 from inference.model.paged.q8_0 import head_bytes
-from inference.model.select_runner import select_runner
+from inference.model.runner_selection.select_runner import select_runner
 from tests.checks.family_settings import raw
 from tests.tiny_models.families import CONTEXT, tiny
 

@@ -14,7 +14,7 @@ from checks.memory import measure_model
 from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from inference.errors import Unavailable
-from inference.model import select_runner
+from inference.model.runner_selection import select_runner
 from tests.checks.family_settings import raw
 from tests.tiny_models import families
 from tests.tiny_models.families import CONTEXT

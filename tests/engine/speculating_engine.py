@@ -9,7 +9,7 @@ from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
-from inference.model import select_runner
+from inference.model.runner_selection import select_runner
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
 from tests.engine.engine_probe import EngineProbe

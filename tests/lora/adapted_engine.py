@@ -12,8 +12,8 @@ from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.lora.load import load_adapter
-from inference.model import select_runner
 from inference.model.lora.runner import AdapterRunner
+from inference.model.runner_selection import select_runner
 from inference.sampling import Sampling
 from tests.engine.engine_answers import AnswerCollector, run_until_idle
 from tests.engine.generation_requests import make_request

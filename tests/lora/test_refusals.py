@@ -16,8 +16,8 @@ from inference.errors import BadRequest
 from inference.lora.build import build_weights
 from inference.lora.check import check_adapter
 from inference.lora.load import load_adapter
-from inference.model import select_runner
 from inference.model.lora.runner import AdapterRunner
+from inference.model.runner_selection import select_runner
 from tests.lora.peft_adapters import save_adapter
 from tests.tiny_models.families import tiny
 

@@ -11,9 +11,9 @@ from torch import nn
 
 from inference.lora import load as load_module
 from inference.lora.load import load_adapter
-from inference.model import select_runner
 from inference.model.lora import modules, runner, verify, weights
 from inference.model.lora.runner import AdapterRunner
+from inference.model.runner_selection import select_runner
 from inference.process.memory.memory_shortage import is_memory_shortage
 from tests.lora.peft_adapters import save_adapter
 from tests.tiny_models.families import needs_fused, tiny

@@ -11,7 +11,7 @@ from inference.model.gguf import kept_bits
 from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load.loader import load
 from inference.model.quantization.packed_tensor import PackedWeight
-from inference.model.select_runner import select_runner
+from inference.model.runner_selection.select_runner import select_runner
 from settings.groups import ModelSettings
 from tests.tiny_models import tiny
 

@@ -20,7 +20,7 @@ from inference.model.fused.runner import FusedRunner
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
 from inference.model.pooling import embedding_sizes
-from inference.model.select_runner import select_runner
+from inference.model.runner_selection.select_runner import select_runner
 from inference.model.uncached.runner import UncachedRunner
 from inference.sampling import Sampling
 from tests.engine.generation_requests import make_request

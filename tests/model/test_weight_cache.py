@@ -17,13 +17,14 @@ import transformers
 from torch import Tensor
 
 from inference.load_recipe import make_recipe
-from inference.model import benchmark, weight_cache
+from inference.model import weight_cache
 from inference.model.fused import verify
 from inference.model.mapped_model import mapped_file
 from inference.model.quantization import replace
 from inference.model.quantization.replace import packed_weights
 from inference.model.reference import Reference
-from inference.model.select_runner import SelectedRunner
+from inference.model.runner_selection import benchmark
+from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.native.packed_matrix import PackedMatrix
 from inference.native.weight_cache.file import map_weight_file
 from inference.native.weight_cache.source_files import cached_files

@@ -8,7 +8,7 @@ import torch
 from inference.engine.sequence import StepOutput
 from inference.factory import LoadedEngine, open_engine
 from inference.model.batch import Batch, Runner
-from inference.model.runner_options import BATCH_INVARIANT
+from inference.model.runner_selection.runner_options import BATCH_INVARIANT
 from selftest import run, selftest
 from selftest.compare import Comparison, Divergence, compare
 from selftest.scenarios import CollectedAnswer, make_request

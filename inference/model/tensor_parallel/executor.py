@@ -14,7 +14,7 @@ import torch
 from inference.model.batch import Batch, Runner
 from inference.model.load.loader import LoadedModel
 from inference.model.memory_usage import MemoryUsage, measure_memory
-from inference.model.select_runner import SelectedRunner
+from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.model.tensor_parallel.messages import (
     AdvanceTask,
     BeginTask,

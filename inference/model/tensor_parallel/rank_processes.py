@@ -16,7 +16,7 @@ from multiprocessing.process import BaseProcess
 from inference.errors import ServerError, Unavailable
 from inference.model import process_group
 from inference.model.load.loader import LoadedModel
-from inference.model.select_runner import SelectedRunner
+from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.model.tensor_parallel.messages import (
     ResumeWork,
     WorkerFailed,

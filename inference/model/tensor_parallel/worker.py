@@ -22,7 +22,7 @@ from inference.model.batch import Runner
 from inference.model.load.loader import LoadedModel
 from inference.model.memory_usage import MemoryUsage, measure_memory
 from inference.model.parallel_layers import use_plain_collectives
-from inference.model.select_runner import SelectedRunner
+from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.model.tensor_parallel.messages import (
     AdvanceTask,
     BeginTask,

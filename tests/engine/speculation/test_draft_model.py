@@ -10,7 +10,7 @@ from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import Sequence
 from inference.engine.speculation.draft_model import DraftModel
 from inference.engine.speculation.draft_model_proposer import DraftModelProposer
-from inference.model import select_runner
+from inference.model.runner_selection import select_runner
 from tests.engine.engine_probe import EngineProbe
 from tests.engine.speculating_engine import engine, generate, requests
 from tests.tiny_models.families import VOCAB, tiny

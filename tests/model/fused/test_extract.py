@@ -12,7 +12,6 @@ from torch import nn
 from transformers import PreTrainedModel
 
 from inference.errors import Unavailable
-from inference.model import select_runner
 from inference.model.batch import UnsupportedModel
 from inference.model.fused import verify
 from inference.model.fused.extract import extract_spec
@@ -21,6 +20,7 @@ from inference.model.fused.verify import context_end_error, extract_verified_spe
 from inference.model.paged.kv_pool import AUTO
 from inference.model.reference import ordinary_token_ids
 from inference.model.remembered_trials import RememberedErrors
+from inference.model.runner_selection import select_runner
 from tests.model.fused.llamas import tiny_with_packed_weights
 from tests.tiny_models.families import CONTEXT, LLAMAS, tiny
 

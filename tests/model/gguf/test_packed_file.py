@@ -16,7 +16,7 @@ from inference.model.load.gguf.processors import processors
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
 from inference.model.quantization.packed_tensor import PackedTensor, PackedWeight
-from inference.model.select_runner import select_runner
+from inference.model.runner_selection.select_runner import select_runner
 from settings.groups import ModelSettings
 from tests.tiny_models import tiny
 from tests.tiny_models.gguf_files import write

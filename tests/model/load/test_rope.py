@@ -12,7 +12,7 @@ from transformers import PreTrainedModel
 from inference.errors import BadRequest
 from inference.model.load import loader as loading
 from inference.model.load.rope import NO_SCALING, RopeScaling, freeze_frequencies, rope_scaling
-from inference.model.select_runner import select_runner
+from inference.model.runner_selection.select_runner import select_runner
 from settings.groups import ModelSettings
 from tests.tiny_models import families, tiny
 from tests.walks.batch_walk import RunnerWalk, plain

@@ -8,7 +8,7 @@ from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM
 
 from inference.model.batch import UnsupportedModel
 from inference.model.paged.attention import SlidingWindow, window_of
-from inference.model.select_runner import select_runner
+from inference.model.runner_selection.select_runner import select_runner
 from tests.tiny_models.families import LLAMA, VOCAB
 
 Pattern = Callable[..., torch.Tensor]

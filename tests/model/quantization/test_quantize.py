@@ -12,7 +12,7 @@ from inference.model.quantization.packed_tensor import PackedExperts, PackedWeig
 from inference.model.quantization.replace import matrices_of
 from inference.model.quantization.schemes import DEVICE_SCHEMES, INT4, INT8, Q4_K_M, Q8_0, bytes_saved
 from inference.model.reference import COLUMNS, Reference
-from inference.model.select_runner import select_runner
+from inference.model.runner_selection.select_runner import select_runner
 from inference.native.library import SETTING, library
 from tests.tiny_models.families import CONTEXT, tiny
 

@@ -11,7 +11,7 @@ import torch
 from inference.contrastive_search.search import search
 from inference.model.batch import Runner
 from inference.model.load.loader import LoadedModel
-from inference.model.select_runner import SelectedRunner
+from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.model.tensor_parallel.executor import MultiProcess
 from tests.model.tensor_parallel.shared_model import FAILING_TOKEN, load_recipe, prompt_batch
 from tests.tiny_models import tiny

@@ -16,9 +16,9 @@ from transformers import AutoConfig
 
 from checks.memory import measure_model
 from checks.memory.kv_cost import RunnerChoice
-from inference.model import select_runner
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.loader import load
+from inference.model.runner_selection import select_runner
 from scripts.parity.overrides import OVERRIDES
 from scripts.parity.tiny_config import shrink
 from scripts.parity.tiny_model import make_tokenizer, merge

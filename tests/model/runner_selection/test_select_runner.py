@@ -7,12 +7,12 @@ import pytest
 import torch
 
 from inference.errors import BadRequest, Unavailable
-from inference.model import benchmark, runner_trials
 from inference.model.batch import Batch, Resize
 from inference.model.contiguous import position_fixes
 from inference.model.contiguous.runner import ContiguousRunner
-from inference.model.runner_trials import Candidate
-from inference.model.select_runner import select_runner
+from inference.model.runner_selection import benchmark, runner_trials
+from inference.model.runner_selection.runner_trials import Candidate
+from inference.model.runner_selection.select_runner import select_runner
 from tests.tiny_models.families import (
     ATTENTION,
     CONTEXT,

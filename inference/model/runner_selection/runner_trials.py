@@ -11,12 +11,12 @@ from functools import partial
 import torch
 from transformers import PreTrainedModel
 
-from inference.model import benchmark
 from inference.model.batch import Runner, UnsupportedModel
 from inference.model.kv_cost import KVCost
 from inference.model.quantization.replace import packed_matrices
 from inference.model.reference import COLUMNS, ROWS, Reference
-from inference.model.runner_options import RunnerOption
+from inference.model.runner_selection import benchmark
+from inference.model.runner_selection.runner_options import RunnerOption
 
 log = logging.getLogger(__name__)
 

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 from transformers import PreTrainedModel
 
 from inference.model.batch import Runner, UnsupportedModel
-from inference.model.benchmark import ROWS, SLOW_S
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.fused.llama_model import LlamaSpec
@@ -35,6 +34,7 @@ from inference.model.paged.kv_pool import (
 )
 from inference.model.paged.runner import PagedRunner
 from inference.model.remembered_trials import RememberedErrors
+from inference.model.runner_selection.benchmark import ROWS, SLOW_S
 
 ContiguousMode = tuple[bool, bool]  # (chunked_prefill, batched) of a ContiguousRunner
 CONTIGUOUS_MODES: dict[ContiguousMode, str] = {

@@ -32,7 +32,7 @@ from inference.process.cache_folder import cache_folder, keep_newest, read_with_
 
 FOLDER = "reference_logits"
 ERRORS_FOLDER, CHOICES_FOLDER = "runner_errors", "fastest_runners"
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 COMPUTING_CODE = ("inference/model", "inference/native")
 MAX_FILES = 8  # models that are remembered; with a vocabulary of 152,000 tokens and bfloat16, 20 MB each
 NOISE_KEY = "rounding_noise"

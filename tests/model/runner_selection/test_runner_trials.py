@@ -8,14 +8,14 @@ from typing import Any
 import pytest
 from transformers import PreTrainedModel
 
-from inference.model import benchmark
 from inference.model.batch import UnsupportedModel
 from inference.model.paged.kv_pool import AUTO
 from inference.model.quantization.quantize import use_packed_weights
 from inference.model.reference import Reference
 from inference.model.remembered_trials import RememberedChoices
-from inference.model.runner_options import RunnerOption, runner_options
-from inference.model.runner_trials import Candidate, select_candidate
+from inference.model.runner_selection import benchmark
+from inference.model.runner_selection.runner_options import RunnerOption, runner_options
+from inference.model.runner_selection.runner_trials import Candidate, select_candidate
 from tests.tiny_models.families import CONTEXT, needs_fused, tiny
 
 TOLERANCE = 1e-3
@@ -88,7 +88,7 @@ def test_a_later_load_tries_the_fastest_only(
 ) -> None:
     trials.ratio = ratio
     assert trials.select() == kind and trials.num_timed == 1
-    with caplog.at_level(logging.INFO, logger="inference.model.runner_trials"):
+    with caplog.at_level(logging.INFO, logger="inference.model.runner_selection.runner_trials"):
         assert trials.select() == kind
     assert (trials.built, trials.num_timed) == ([kind], 0)
     assert caplog.messages[-1].endswith("was the fastest at an earlier load")

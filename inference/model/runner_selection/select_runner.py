@@ -21,8 +21,8 @@ from inference.model.prepare_weights import MakeReference, prepare_weights
 from inference.model.quantization.error import QuantError
 from inference.model.quantization.schemes import NONE
 from inference.model.reference import COLUMNS, ROWS, Reference
-from inference.model.runner_options import runner_options, supports_fused
-from inference.model.runner_trials import Candidate, select_candidate
+from inference.model.runner_selection.runner_options import runner_options, supports_fused
+from inference.model.runner_selection.runner_trials import Candidate, select_candidate
 from inference.model.uncached.runner import UncachedRunner
 
 log = logging.getLogger(__name__)
