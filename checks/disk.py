@@ -8,7 +8,7 @@ from checks.memory.terms import bytes_of_weights
 from hub.download.disk_guard import OTHER_DISK_FIX, disk_finding
 from hub.errors import explain_unwritable
 from inference.finding import Finding, format_count, format_size
-from inference.model.weight_cache import MIN_BYTES, allows_cache
+from inference.model.weights.weight_cache import MIN_BYTES, allows_cache
 from inference.process.filesystem import SPARE_BYTES, UNCOUNTED, free_disk_bytes
 
 FILES_PER_DOWNLOAD = 2  # inodes of a file: its blob and its link

@@ -34,13 +34,13 @@ from inference.model.batch import Runner
 from inference.model.load import loader
 from inference.model.load.formats import model_folder
 from inference.model.load.weights_digest import weights_digest
-from inference.model.mapped_model import mapped_file
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.paged.kv_pool import AUTO
 from inference.model.pooling import embedding_sizes
 from inference.model.runner_selection import select_runner
 from inference.model.runner_selection.runner_options import BATCH_INVARIANT
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
+from inference.model.weights.mapped_model import mapped_file
 from inference.open_draft_model import DraftSource, open_draft_model
 from inference.process.memory.malloc import trim_heap
 from inference.sleep_mode import SleepMode

@@ -11,7 +11,6 @@ from typing import Any
 from transformers import PreTrainedModel
 
 from inference.model.gguf.kept_bits import may_keep_bits
-from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load import loader
 from inference.model.load.device_dtype import limit_gpu
 from inference.model.load.formats import FORMATS, WeightsFormat
@@ -20,7 +19,8 @@ from inference.model.runner_selection import select_runner
 from inference.model.runner_selection.remembered_reference import remembered_reference
 from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.model.tensor_parallel.worker import LoadRecipe
-from inference.model.weight_cache import WeightCache, allows_cache, open_weight_cache, plain_tensors
+from inference.model.weights.kept_formats import KEPT_FORMATS
+from inference.model.weights.weight_cache import WeightCache, allows_cache, open_weight_cache, plain_tensors
 from inference.native.build import NativeUnavailable
 from inference.native.weight_cache.source_files import weight_cache_folder
 from inference.process.file_lease import lease_mapped

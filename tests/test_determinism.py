@@ -15,9 +15,9 @@ from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
 from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.engine.speculation.ngram_proposer import NgramProposer
-from inference.model import prepare_weights
 from inference.model.runner_selection import select_runner
 from inference.model.runner_selection.runner_options import BATCH_INVARIANT
+from inference.model.weights import prepare_weights
 from inference.native.build import NativeUnavailable
 from inference.native.library import SETTING, library
 from inference.sampling import Sampling

@@ -11,9 +11,9 @@ from inference.backend import Backend
 from inference.errors import BadRequest, ServerError, Unavailable
 from inference.factory import LoadedEngine, open_backend, open_engine
 from inference.metrics import Metrics
-from inference.model import weight_cache
-from inference.model.mapped_model import mapped_file
 from inference.model.memory_usage import kv_cache_bytes
+from inference.model.weights import weight_cache
+from inference.model.weights.mapped_model import mapped_file
 from inference.native.weight_cache.file import PAGE, map_bytes
 from inference.process.memory.rss import written_bytes
 from inference.sampling import Sampling

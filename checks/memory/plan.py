@@ -22,7 +22,6 @@ from hub.repository import Repository
 from hub.tensors import most_common_dtype
 from inference.errors import BadRequest, named_error
 from inference.finding import Finding, Refused
-from inference.model import mxfp4_checkpoint
 from inference.model.gguf.kept_bits import bytes_saved, may_keep_bits
 from inference.model.gguf.tensor_shapes import mismatched_tensors
 from inference.model.load.architecture import requires_remote_code, why_unsupported
@@ -30,6 +29,7 @@ from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG, qu
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, default_context, max_length_of, resolve_dtype
 from inference.model.load.gguf.header import GgufHeader
 from inference.model.load.rope import NO_SCALING, RopeScaling
+from inference.model.weights import mxfp4_checkpoint
 
 GGUF_DTYPE = "gguf"  # stored_dtype of the weights of a GGUF file
 

@@ -19,11 +19,11 @@ from hub.client import Hub
 from hub.resolve import from_folder
 from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding
-from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load.formats import FORMATS
 from inference.model.load.loader import load
 from inference.model.load.meta_model import nbytes, try_build_on_meta
 from inference.model.memory_usage import weight_bytes
+from inference.model.weights.kept_formats import KEPT_FORMATS
 from settings.groups import ModelSettings
 from tests.tiny_models import tiny
 from tests.tiny_models.mxfp4_files import in_four_bits

@@ -20,10 +20,10 @@ from inference.model.load.formats import FORMATS, WeightsFormat
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.load.meta_model import count_parameters
 from inference.model.load.rope import freeze_frequencies
-from inference.model.mapped_model import mapped_file, mapped_format
 from inference.model.quantization.quantize import pack_on
 from inference.model.quantization.replace import compute_in_float32, packed_weights, rounds_activations
 from inference.model.quantization.schemes import INT4, INT8, NONE
+from inference.model.weights.mapped_model import mapped_file, mapped_format
 from inference.native.build import NativeUnavailable
 from settings.groups import ModelSettings
 from tuning.trainer.fused_norms import fuse_norms

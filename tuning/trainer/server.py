@@ -20,8 +20,8 @@ from typing import Any
 from inference.errors import BadRequest, ServerError, named_error
 from inference.model.load import loader
 from inference.model.load.meta_model import build_on_meta
-from inference.model.mapped_model import mapped_file
 from inference.model.quantization.schemes import NONE
+from inference.model.weights.mapped_model import mapped_file
 from inference.process.memory.memory_shortage import is_memory_shortage
 from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.durable_files import replace_folder

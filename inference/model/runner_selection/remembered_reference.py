@@ -21,10 +21,10 @@ import torch
 import transformers
 from transformers import PreTrainedModel
 
-from inference.model.mapped_model import mapped_file
 from inference.model.quantization.replace import packed_weights, rounds_activations
 from inference.model.reference import ROWS, Reference
 from inference.model.remembered_trials import RememberedChoices, RememberedErrors
+from inference.model.weights.mapped_model import mapped_file
 from inference.native.cpu_levels import processor_features, processor_name
 from inference.native.library import available, library_id
 from inference.native.weight_cache.file import WeightFile

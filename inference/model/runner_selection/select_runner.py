@@ -17,13 +17,13 @@ from inference.model.batch import Runner
 from inference.model.kv_cost import KVCost, KVLimits
 from inference.model.load.rope import freeze_frequencies
 from inference.model.paged.kv_pool import AUTO
-from inference.model.prepare_weights import MakeReference, prepare_weights
 from inference.model.quantization.error import QuantError
 from inference.model.quantization.schemes import NONE
 from inference.model.reference import COLUMNS, ROWS, Reference
 from inference.model.runner_selection.runner_options import runner_options, supports_fused
 from inference.model.runner_selection.runner_trials import Candidate, select_candidate
 from inference.model.uncached.runner import UncachedRunner
+from inference.model.weights.prepare_weights import MakeReference, prepare_weights
 
 log = logging.getLogger(__name__)
 

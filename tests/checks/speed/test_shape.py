@@ -21,7 +21,7 @@ from inference.model.quantization.find_weights import WeightRole
 from inference.native.sample_model import DecoderShape, SampleModel
 from inference.native.structs import Model, NativeDtype
 from settings.groups import ModelSettings
-from tests.model.weight_caches import ENGINE
+from tests.model.weights.weight_caches import ENGINE
 from tests.tiny_models import tiny
 from tests.tiny_models.families import needs_fused
 

@@ -18,7 +18,6 @@ from hub.repository import Repository
 from hub.weight_files import AllowedFiles, select_weight_files
 from hub.weight_headers.gguf import config_from_header, with_gguf_config
 from inference.finding import Finding, Refused
-from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load.gguf.header import (
     ALIGNMENT,
     UINT32,
@@ -30,6 +29,7 @@ from inference.model.load.gguf.header import (
 from inference.model.load.gguf.shards import shard_paths
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
+from inference.model.weights.kept_formats import KEPT_FORMATS
 from settings.groups import ModelSettings
 from tests.fakes import fake_hub
 from tests.tiny_models import tiny

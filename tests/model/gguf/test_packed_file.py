@@ -9,7 +9,6 @@ import torch
 from inference.model.gguf import kept_bits
 from inference.model.gguf.kept_bits import bytes_saved
 from inference.model.gguf.packed_file import row_order
-from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load.formats import FORMATS
 from inference.model.load.gguf.header import GgufTensor, read_header
 from inference.model.load.gguf.processors import processors
@@ -17,6 +16,7 @@ from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
 from inference.model.quantization.packed_tensor import PackedTensor, PackedWeight
 from inference.model.runner_selection.select_runner import select_runner
+from inference.model.weights.kept_formats import KEPT_FORMATS
 from settings.groups import ModelSettings
 from tests.tiny_models import tiny
 from tests.tiny_models.gguf_files import write

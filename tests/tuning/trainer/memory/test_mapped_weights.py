@@ -10,12 +10,12 @@ import torch
 from torch import Tensor
 
 from inference.load_recipe import find_weight_file, make_recipe
-from inference.model.mapped_model import mapped_file
 from inference.model.quantization.dequantized import Dequantized
 from inference.model.quantization.replace import packed_matrices
+from inference.model.weights.mapped_model import mapped_file
 from settings.groups import ModelSettings
-from tests.model import weight_caches
-from tests.model.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
+from tests.model.weights import weight_caches
+from tests.model.weights.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
 from tests.tiny_models import tiny
 from tests.tiny_models.families import needs_fused
 from tests.tuning.trainer.conftest import job_spec, make_data

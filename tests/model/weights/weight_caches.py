@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import transformers
 
-from inference.model import weight_cache
+from inference.model.weights import weight_cache
 from settings.groups import EngineSettings
 from tests.tiny_models import gguf_files, tiny
 

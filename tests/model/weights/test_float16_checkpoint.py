@@ -6,12 +6,12 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from inference.model.float16_checkpoint import has_float16_weights
 from inference.model.gguf import kept_bits
-from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load.loader import load
 from inference.model.quantization.packed_tensor import PackedWeight
 from inference.model.runner_selection.select_runner import select_runner
+from inference.model.weights.float16_checkpoint import has_float16_weights
+from inference.model.weights.kept_formats import KEPT_FORMATS
 from settings.groups import ModelSettings
 from tests.tiny_models import tiny
 

@@ -17,20 +17,20 @@ import transformers
 from torch import Tensor
 
 from inference.load_recipe import make_recipe
-from inference.model import weight_cache
 from inference.model.fused import verify
-from inference.model.mapped_model import mapped_file
 from inference.model.quantization import replace
 from inference.model.quantization.replace import packed_weights
 from inference.model.reference import Reference
 from inference.model.runner_selection import benchmark
 from inference.model.runner_selection.select_runner import SelectedRunner
+from inference.model.weights import weight_cache
+from inference.model.weights.mapped_model import mapped_file
 from inference.native.packed_matrix import PackedMatrix
 from inference.native.weight_cache.file import map_weight_file
 from inference.native.weight_cache.source_files import cached_files
 from settings.groups import ModelSettings
-from tests.model import weight_caches
-from tests.model.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
+from tests.model.weights import weight_caches
+from tests.model.weights.weight_caches import ENGINE, gguf_llama, gpt2_with_conv1d, tied_llama
 from tests.tiny_models import families, mxfp4_files, tiny
 
 IDS = torch.tensor([[5, 6, 7, 8, 9]])
@@ -252,7 +252,7 @@ def test_a_third_load_repeats_one_step_of_the_proof(
     assert steps[-3:] == [None, None, 1] and len(ends) == 2
     assert errors[1] == errors[2]
     engine = dataclasses.replace(ENGINE, context=128)
-    monkeypatch.setattr("tests.model.test_weight_cache.ENGINE", engine)
+    monkeypatch.setattr("tests.model.weights.test_weight_cache.ENGINE", engine)
     load(source, cache)
     assert len(ends) == 3, "another end of the context is computed"
 

@@ -1,10 +1,10 @@
 """The file formats of weights where their bits are kept, as far as native matrices have their formats."""
 
-from inference.model.float16_checkpoint import has_float16_weights, open_keeping_float16
 from inference.model.gguf.packed_file import open_keeping_bits
 from inference.model.load.formats import FORMATS, WeightsFormat, is_gguf, safetensors_files
 from inference.model.load.gguf.shards import shard_paths
-from inference.model.mxfp4_checkpoint import has_mxfp4_weights, open_keeping_mxfp4
+from inference.model.weights.float16_checkpoint import has_float16_weights, open_keeping_float16
+from inference.model.weights.mxfp4_checkpoint import has_mxfp4_weights, open_keeping_mxfp4
 
 KEPT_FORMATS = (
     WeightsFormat(is_gguf, shard_paths, open_keeping_bits),

@@ -13,7 +13,6 @@ from transformers import PreTrainedModel
 
 from inference.errors import ServerError, Unavailable, named_error
 from inference.model import merge_projections
-from inference.model.mapped_model import mapped_file
 from inference.model.quantization.error import QuantError
 from inference.model.quantization.quantize import (
     quantize_weights,
@@ -23,6 +22,7 @@ from inference.model.quantization.quantize import (
 from inference.model.quantization.replace import packed_weights, rounds_activations
 from inference.model.quantization.schemes import NONE
 from inference.model.reference import Reference
+from inference.model.weights.mapped_model import mapped_file
 
 # Bounds (lower, upper) of the tolerance, in standard deviations of the reference logits. Between them it is
 # NOISE × the model's own rounding noise. A wrong runner is off by several standard deviations. Half

@@ -4,11 +4,11 @@ from pathlib import Path
 
 import torch
 
-from inference.model.kept_formats import KEPT_FORMATS
 from inference.model.load.formats import FORMATS
 from inference.model.load.loader import load
 from inference.model.quantization.packed_tensor import PackedTensor
 from inference.model.runner_selection.select_runner import select_runner
+from inference.model.weights.kept_formats import KEPT_FORMATS
 from settings.groups import ModelSettings
 from tests.tiny_models.mxfp4_files import in_four_bits
 

@@ -20,10 +20,10 @@ from transformers.utils import CONFIG_NAME
 from inference.finding import format_size
 from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG
 from inference.model.load.formats import WeightsFormat, is_gguf
-from inference.model.mapped_model import mapped_file, open_mapped
 from inference.model.quantization.error import QuantError
 from inference.model.quantization.packed_tensor import PackedTensor
 from inference.model.quantization.replace import matrices_of
+from inference.model.weights.mapped_model import mapped_file, open_mapped
 from inference.native.build import NativeUnavailable
 from inference.native.cpu_levels import processor_features
 from inference.native.library import library_id
