@@ -31,12 +31,12 @@ from inference.lora.gguf_adapter import AdapterFolders
 from inference.lora.registry import AdapterRegistry
 from inference.metrics import Metrics
 from inference.model.batch import Runner
+from inference.model.forward_pass.pooling import embedding_sizes
 from inference.model.load import loader
 from inference.model.load.formats import model_folder
 from inference.model.load.weights_digest import weights_digest
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.paged.kv_pool import AUTO
-from inference.model.pooling import embedding_sizes
 from inference.model.runner_selection import select_runner
 from inference.model.runner_selection.runner_options import BATCH_INVARIANT
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess

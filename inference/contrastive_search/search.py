@@ -13,7 +13,7 @@ from torch.nn.functional import normalize
 from transformers import DynamicCache, EncoderDecoderCache, PreTrainedModel
 
 from inference.model.cache_layers import has_only_kv_cache
-from inference.model.forward_signature import accepts
+from inference.model.forward_pass.forward_signature import accepts
 from inference.model.lora.adapted_model import with_adapter
 
 ProcessLogits = Callable[[Tensor], Tensor]

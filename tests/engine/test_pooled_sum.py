@@ -8,7 +8,7 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from inference.engine.pooled_sum import add_chunks
-from inference.model.pooling import sum_rows
+from inference.model.forward_pass.pooling import sum_rows
 
 
 class CountedOperations(TorchDispatchMode):

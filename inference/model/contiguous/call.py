@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import torch
 
-from inference.model.forward_context import ForwardContext, get_forward_context
+from inference.model.forward_pass.forward_context import ForwardContext, get_forward_context
 
 
 @dataclass(slots=True, eq=False)

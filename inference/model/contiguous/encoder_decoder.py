@@ -15,9 +15,9 @@ from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, Swap
 from inference.model.contiguous.cache import CrossKVLayer
 from inference.model.contiguous.call import ForwardCall
 from inference.model.contiguous.runner import ContiguousRunner
-from inference.model.forward_context import ForwardContext, set_forward_context
+from inference.model.forward_pass.forward_context import ForwardContext, set_forward_context
+from inference.model.forward_pass.step_adapters import uniform_adapters
 from inference.model.load.generation_config import decoder_start_ids
-from inference.model.step_adapters import uniform_adapters
 
 
 class EncoderDecoderRunner(ContiguousRunner):

@@ -11,15 +11,15 @@ from typing import Any
 import torch
 from transformers import Cache, PreTrainedModel
 
-from inference.model import pooling, select_logits
 from inference.model.batch import Batch, RunnerCapabilities, UnsupportedModel
 from inference.model.contiguous import attention, position_fixes
 from inference.model.contiguous.cache import StateLayer, build_layers
 from inference.model.contiguous.call import ForwardCall
 from inference.model.contiguous.host_calls import ONE_ROW, plan_calls
 from inference.model.contiguous.kv_memory import ContiguousMemory
-from inference.model.forward_context import set_forward_context
-from inference.model.forward_signature import accepts_through_decoder
+from inference.model.forward_pass import pooling, select_logits
+from inference.model.forward_pass.forward_context import set_forward_context
+from inference.model.forward_pass.forward_signature import accepts_through_decoder
 from inference.model.kv_cost import WindowGroup
 from inference.model.load.generation_config import vocab_size_of
 

@@ -9,8 +9,8 @@ from typing import NamedTuple
 from torch import nn
 from transformers import PreTrainedModel
 
-from inference.model import pooling
 from inference.model.batch import UnsupportedModel
+from inference.model.forward_pass import pooling
 from inference.model.fused.probe import norm_of
 from inference.native.packed_matrix import NATIVE_DTYPES
 

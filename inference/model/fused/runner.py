@@ -13,11 +13,11 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, RunnerCapabilities
+from inference.model.forward_pass.pooling import pooled_spans, sum_rows
 from inference.model.fused.llama_model import LayerSpec, LlamaSpec
 from inference.model.fused.native_adapter import NativeAdapter, delta_places, native_spans
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.paged.kv_pool import INT8, KVPool, LayerKV
-from inference.model.pooling import pooled_spans, sum_rows
 from inference.native.library import library
 from inference.native.packed_matrix import NATIVE_DTYPES, address_of, alloc
 from inference.native.structs import AdapterSpan, Layer, Model, NativeDtype, Step

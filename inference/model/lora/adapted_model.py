@@ -5,13 +5,13 @@ Deltas that only native code has are unpacked for it. Knows loaded adapters; not
 
 from typing import Any
 
-from inference.model.forward_context import ForwardContext, set_forward_context
+from inference.model.forward_pass.forward_context import ForwardContext, set_forward_context
+from inference.model.forward_pass.step_adapters import uniform_adapters
 from inference.model.fused.runner import FusedRunner
 from inference.model.lora.modules import AdaptedModules
 from inference.model.lora.native import unpack_deltas
 from inference.model.lora.runner import adapter_runner_of
 from inference.model.lora.weights import AdapterWeights
-from inference.model.step_adapters import uniform_adapters
 
 TOKEN_INPUTS = ("decoder_input_ids", "input_ids")
 

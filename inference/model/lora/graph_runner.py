@@ -13,6 +13,8 @@ from transformers import PreTrainedModel
 
 from inference.errors import named_error
 from inference.model.batch import GroupTable, make_batch, slots_of
+from inference.model.forward_pass.pooling import Span
+from inference.model.forward_pass.step_adapters import StepAdapters, spans_of_logits
 from inference.model.lora.modules import AdaptedModules
 from inference.model.lora.slots import AdapterSlots, AddLowRank
 from inference.model.lora.weights import AdapterWeights
@@ -33,8 +35,6 @@ from inference.model.paged.cuda_graphs import (
     mixed_sizes,
 )
 from inference.model.paged.runner import PagedRunner
-from inference.model.pooling import Span
-from inference.model.step_adapters import StepAdapters, spans_of_logits
 
 log = logging.getLogger(__name__)
 

@@ -13,10 +13,10 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map
 
-from inference.model.forward_context import ForwardContext, get_forward_context
+from inference.model.forward_pass.forward_context import ForwardContext, get_forward_context
+from inference.model.forward_pass.step_adapters import ALL_TOKENS, StepAdapters, TokenGroup
 from inference.model.lora.replaced_module import ReplacedModule
 from inference.model.lora.weights import AdapterWeights, ModuleChange
-from inference.model.step_adapters import ALL_TOKENS, StepAdapters, TokenGroup
 
 
 class AdaptedForward:

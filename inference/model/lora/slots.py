@@ -12,11 +12,11 @@ import torch
 from torch import Tensor
 
 from inference.device_copy import to_device
-from inference.model.forward_context import get_forward_context
+from inference.model.forward_pass.forward_context import get_forward_context
+from inference.model.forward_pass.step_adapters import StepAdapters
 from inference.model.lora.delta import LoraDelta
 from inference.model.lora.modules import AdaptedForward, AdaptedModules, replaced_forwards
 from inference.model.lora.weights import AdapterWeights
-from inference.model.step_adapters import StepAdapters
 
 NUM_SLOTS = 128  # with slot 0, which no adapter has
 MAX_RANK = 128

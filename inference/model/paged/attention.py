@@ -16,7 +16,7 @@ from transformers.modeling_utils import ALL_ATTENTION_FUNCTIONS
 
 from inference.model.attention import IGNORED_KWARGS, effective_kwargs
 from inference.model.batch import UnsupportedModel
-from inference.model.forward_context import ForwardContext, get_forward_context
+from inference.model.forward_pass.forward_context import ForwardContext, get_forward_context
 from inference.model.paged.attn_metadata import AttnMetadata, StepMetadata
 from inference.model.paged.kv_pool import KVPool, LayerKV
 

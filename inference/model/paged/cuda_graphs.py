@@ -11,6 +11,8 @@ from typing import NamedTuple
 
 import torch
 
+from inference.model.forward_pass.pooling import Span
+from inference.model.forward_pass.step_adapters import StepAdapters
 from inference.model.paged.attn_metadata import StepMetadata, build_metadata
 from inference.model.paged.captured_graph import (
     Capture,
@@ -21,8 +23,6 @@ from inference.model.paged.captured_graph import (
     SharedTensors,
 )
 from inference.model.paged.runner import PagedRunner
-from inference.model.pooling import Span
-from inference.model.step_adapters import StepAdapters
 
 log = logging.getLogger(__name__)
 

@@ -9,17 +9,17 @@ from collections.abc import Callable, Sequence
 import torch
 from transformers import PreTrainedModel
 
-from inference.model import pooling, select_logits
 from inference.model.batch import Batch, RunnerCapabilities, UnsupportedModel, make_batch
 from inference.model.cache_layers import has_only_kv_cache
-from inference.model.forward_context import set_forward_context
-from inference.model.forward_signature import accepts_through_decoder
+from inference.model.forward_pass import pooling, select_logits
+from inference.model.forward_pass.forward_context import set_forward_context
+from inference.model.forward_pass.forward_signature import accepts_through_decoder
+from inference.model.forward_pass.step_adapters import StepAdapters, batch_adapters
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.paged.attention import PROBE, AttentionKernel, PagedAttention, PagedContext
 from inference.model.paged.attn_metadata import StepMetadata, build_metadata
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.sdpa import sdpa_kernel
-from inference.model.step_adapters import StepAdapters, batch_adapters
 
 NUM_PROBE_TOKENS = 4
 

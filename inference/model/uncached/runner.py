@@ -11,12 +11,12 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, RunnerCapabilities, Swap
-from inference.model.forward_context import ForwardContext, set_forward_context
-from inference.model.forward_signature import accepts
+from inference.model.forward_pass.forward_context import ForwardContext, set_forward_context
+from inference.model.forward_pass.forward_signature import accepts
+from inference.model.forward_pass.pooling import get_submodel, sum_hidden_states
+from inference.model.forward_pass.step_adapters import uniform_adapters
 from inference.model.kv_cost import WindowGroup
 from inference.model.load.generation_config import decoder_start_ids, vocab_size_of
-from inference.model.pooling import get_submodel, sum_hidden_states
-from inference.model.step_adapters import uniform_adapters
 
 
 class UncachedRunner:

@@ -8,7 +8,7 @@ from inference.model.batch import make_batch
 from inference.model.contiguous.attention import SDPA, attend
 from inference.model.contiguous.call import ForwardCall, current_call
 from inference.model.contiguous.host_calls import plan_calls
-from inference.model.forward_context import ForwardContext, set_forward_context
+from inference.model.forward_pass.forward_context import ForwardContext, set_forward_context
 
 R, H, G, D, N = 2, 6, 2, 8, 5
 

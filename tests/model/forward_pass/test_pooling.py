@@ -15,11 +15,11 @@ from inference.engine.sequence import StepOutput
 from inference.model.batch import Runner
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
+from inference.model.forward_pass.pooling import embedding_sizes
 from inference.model.fused.extract import extract_spec
 from inference.model.fused.runner import FusedRunner
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
-from inference.model.pooling import embedding_sizes
 from inference.model.runner_selection.select_runner import select_runner
 from inference.model.uncached.runner import UncachedRunner
 from inference.sampling import Sampling

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch
-from inference.model.forward_context import get_forward_context
+from inference.model.forward_pass.forward_context import get_forward_context
 
 Span = tuple[int, int]  # the first token, and the one behind the last
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 
 import torch
 
+from inference.model.forward_pass.step_adapters import StepAdapters
 from inference.model.placement.hooks import DeviceCopies
-from inference.model.step_adapters import StepAdapters
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,11 @@ from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, Resize, Runner, make_batch
 from inference.model.contiguous.runner import ContiguousRunner
-from inference.model.forward_context import ForwardContext, get_forward_context, set_forward_context
+from inference.model.forward_pass.forward_context import (
+    ForwardContext,
+    get_forward_context,
+    set_forward_context,
+)
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
 from tests.tiny_models.families import tiny

@@ -7,7 +7,7 @@ Knows nothing else of what a runner computes.
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.forward_context import ForwardContext, get_forward_context
+from inference.model.forward_pass.forward_context import ForwardContext, get_forward_context
 
 
 def install(model: PreTrainedModel) -> None:
