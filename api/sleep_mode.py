@@ -1,6 +1,6 @@
 """vLLM's routes that put the model to sleep and wake it.
 
-Entry point: make_blueprint. inference/sleep_mode.py does it. The responses are those of vLLM 0.32.
+Entry point: make_blueprint. inference/local/sleep_mode.py does it. The responses are those of vLLM 0.32.
 """
 
 from collections.abc import Collection

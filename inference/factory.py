@@ -23,9 +23,9 @@ from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
 from inference.engine.speculation.draft_model import DraftModel
 from inference.engine_stats import CacheConfig
 from inference.errors import Internal
-from inference.load_recipe import make_recipe
 from inference.local import BackendModel, LocalBackend
 from inference.local.backend import StartSearch
+from inference.local.sleep_mode import SleepMode
 from inference.lora.check import check_adapter
 from inference.lora.gguf_adapter import AdapterFolders
 from inference.lora.registry import AdapterRegistry
@@ -35,6 +35,7 @@ from inference.model.forward_pass.pooling import embedding_sizes
 from inference.model.load import loader
 from inference.model.load.formats import model_folder
 from inference.model.load.weights_digest import weights_digest
+from inference.model.load_recipe import make_recipe
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.paged.kv_pool import AUTO
 from inference.model.runner_selection import select_runner
@@ -43,7 +44,6 @@ from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
 from inference.model.weights.mapped_model import mapped_file
 from inference.open_draft_model import DraftSource, open_draft_model
 from inference.process.memory.malloc import trim_heap
-from inference.sleep_mode import SleepMode
 from inference.structured_output import GrammarChecker, GrammarCompiler
 from settings.groups import BackendSettings, EngineSettings, ModelSettings
 

@@ -7,8 +7,8 @@ from typing import Any
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.speculation.draft_model import DraftModel
 from inference.errors import ServerError, Unavailable
-from inference.load_recipe import make_recipe
 from inference.model.load.loader import LoadedModel
+from inference.model.load_recipe import make_recipe
 from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.model.tensor_parallel.executor import SingleProcess
 from settings.groups import EngineSettings, ModelSettings

@@ -21,8 +21,8 @@ from torch import Tensor
 
 from inference.backend import Backend
 from inference.factory import LoadedEngine, open_backend, open_engine
-from inference.load_recipe import find_weight_file
 from inference.metrics import Metrics
+from inference.model.load_recipe import find_weight_file
 from inference.model.weights import weight_cache
 from inference.native.weight_cache.source_files import OFF
 from inference.sampling import Sampling

@@ -12,7 +12,6 @@ from checks.preflight import PreflightReport, preflight, print_findings, print_r
 from hub.resolve import PendingRepository
 from inference.factory import LoadedEngine
 from inference.finding import Refused
-from inference.freeze_gc import freeze_gc
 from inference.metrics import Metrics
 from inference.models import ModelEntry
 from inference.process.background import run_in_background
@@ -22,6 +21,7 @@ from selftest.report import format_selftest_json, format_selftest_table
 from settings.device_defaults import fill_defaults
 from settings.schema import Settings
 from startup.engine import fetch_model, load_or_explain
+from startup.freeze_gc import freeze_gc
 from startup.remote import open_remote_models
 from startup.tls import check_tls
 

@@ -13,7 +13,6 @@ from checks.network import check_open_files, check_open_host, check_port
 from checks.preflight import format_json, format_table, print_findings
 from checks.replicas import check_placement, replica_resources
 from inference.finding import Finding
-from inference.freeze_gc import freeze_gc
 from inference.metrics import Metrics
 from inference.models import ModelEntry, Models
 from inference.remote.open import open_replicas
@@ -24,6 +23,7 @@ from settings.inference_server import InferenceServer
 from settings.model_list import RemoteModel
 from settings.schema import Settings
 from startup.engine import public_name
+from startup.freeze_gc import freeze_gc
 from startup.on_demand import MAX_STREAMS, SOCKET_URL, TIMEOUTS, private_settings
 from startup.server import run_server
 from startup.tls import check_tls

@@ -9,7 +9,6 @@ from checks.machine.limits import raise_open_file_limit
 from checks.preflight import PreflightReport
 from inference.errors import ServerError
 from inference.factory import LoadedEngine
-from inference.freeze_gc import freeze_gc
 from inference.metrics import Metrics
 from inference.models import ModelEntry
 from selftest.full_batch import REPORT_AFTER_STEPS, FullBatchWatcher
@@ -17,6 +16,7 @@ from selftest.memory_report import MemoryReport, MemoryTerm
 from selftest.report import format_memory_json, format_memory_table
 from settings.schema import Settings
 from startup.engine import make_backend
+from startup.freeze_gc import freeze_gc
 from startup.one_model import Loading
 from startup.remote import join_models
 from startup.server import make_adapter_fetch, run_server

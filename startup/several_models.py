@@ -9,13 +9,13 @@ from pathlib import Path
 
 from checks.machine.limits import raise_open_file_limit
 from checks.preflight import format_json, format_table, print_findings, with_speed
-from inference.freeze_gc import freeze_gc
 from inference.metrics import Metrics
 from inference.models import ModelEntry
 from inference.on_demand.loader import ModelLoader
 from settings.device_defaults import fill_defaults
 from settings.schema import Settings
 from settings.sources import settings_of_model
+from startup.freeze_gc import freeze_gc
 from startup.on_demand import check_models, find_models, open_loader
 from startup.one_model import download, run_selftest
 from startup.remote import check_remote, join_models, open_remote_models

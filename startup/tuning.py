@@ -15,8 +15,8 @@ from checks.machine import Machine
 from checks.memory.plan import Plan
 from checks.several_models import ModelShare, capacity_of, minimum_bytes, share_of
 from inference.errors import NotFound, Unavailable
-from inference.load_recipe import find_weight_file
 from inference.metrics import Metrics
+from inference.model.load_recipe import find_weight_file
 from inference.models import ModelEntry, Models
 from inference.on_demand.loader import ModelLoader
 from inference.on_demand.managed_model import LoadLimits, ManagedProcess

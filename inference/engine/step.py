@@ -11,7 +11,6 @@ from math import isfinite, isnan
 
 import torch
 
-from inference.device_copy import copy_to_host_async
 from inference.engine.banned_tokens import NO_ALLOWED_TOKEN_MESSAGE
 from inference.engine.build_batch import PendingIds, PreparedBatch, build_batch
 from inference.engine.chunking import UNCHUNKED, Chunking
@@ -31,6 +30,7 @@ from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, ServerError
 from inference.model.batch import CacheOp, Runner
+from inference.model.device_copy import copy_to_host_async
 from inference.process.memory.memory_shortage import is_memory_shortage
 
 log = logging.getLogger(__name__)

@@ -8,8 +8,8 @@ from math import inf
 from typing import Any, TypeVar
 
 from inference.errors import Unavailable
-from inference.event_loop import run_on_loop
 from inference.on_demand.loader import ModelLoader
+from inference.process.event_loop import run_on_loop
 from inference.remote.failures import UpstreamFailure
 from inference.remote.residence import with_reported
 from inference.types import ModelInfo

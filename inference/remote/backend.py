@@ -20,8 +20,8 @@ from inference.errors import (
     TooLong,
     Unavailable,
 )
-from inference.event_loop import run_on_loop
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
+from inference.process.event_loop import run_on_loop
 from inference.remote.attempts import Attempts
 from inference.remote.embedding_attempts import embed
 from inference.remote.failures import UpstreamFailure

@@ -41,7 +41,7 @@ GROUPS = (
             "tests/model/paged",
             "tests/model/placement/test_hooks.py",
             "tests/model/test_memory_usage.py",
-            "tests/test_device_copy.py",
+            "tests/model/test_device_copy.py",
             "tests/engine/sampling/test_triton_sampling_on_gpu.py",
             "tests/model/lora",
             "tests/model/quantization/test_device_matrix.py",

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import torch
 
-from inference.device_copy import lists_to_device
+from inference.model.device_copy import lists_to_device
 from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.models import build_model, num_parameters
 from scripts.bench.options import BenchOptions
@@ -209,7 +209,7 @@ def test_a_wait_for_the_device_is_counted_at_the_line_of_the_server(monkeypatch:
         for _ in range(3):
             list(lists_to_device([[1], [2]], torch.device("cpu")))
     ((place, count),) = places.items()
-    assert count == 3 and place.startswith("inference/device_copy.py:")
+    assert count == 3 and place.startswith("inference/model/device_copy.py:")
 
 
 def test_a_variant_overrides_the_arguments_and_splits_of_the_kernel() -> None:

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from inference.device_copy import to_device
+from inference.model.device_copy import to_device
 
 WORD = 1 << 64
 # Noise for a selection of tokens costs up to this many times as much per token as noise for all tokens.

@@ -10,10 +10,10 @@ from itertools import islice
 import torch
 from torch import Tensor
 
-from inference.device_copy import copy_to_host
 from inference.engine.sampling.gumbel import WORD, add_gumbel_noise, rng_keys
 from inference.engine.sampling.scatter import index_tensor
 from inference.engine.sequence import PromptLogprob, Sequence
+from inference.model.device_copy import copy_to_host
 from inference.prompt_scoring import PlaceScores
 
 DRAW_STRIDE = WORD // 31  # between the seeds of draws: their streams are not those of other answers

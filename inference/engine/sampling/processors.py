@@ -11,7 +11,6 @@ from operator import attrgetter
 import torch
 from torch import Tensor
 
-from inference.device_copy import to_device
 from inference.engine.banned_tokens import BannedTokens, find_followers, to_tensor
 from inference.engine.sampling.penalties import (
     apply_count_penalties,
@@ -29,6 +28,7 @@ from inference.engine.sampling.scatter import (
 )
 from inference.engine.sampling.watermark import add_watermark
 from inference.engine.sequence import LogitsProcessor, Sequence
+from inference.model.device_copy import to_device
 from inference.sampling import Sampling
 
 

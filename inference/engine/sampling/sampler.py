@@ -13,7 +13,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from inference.device_copy import copy_to_host, copy_to_host_async, to_device
 from inference.engine.sampling import logprobs
 from inference.engine.sampling.processors import PROCESSORS, apply_in_order
 from inference.engine.sampling.sampling_plan import group_rows
@@ -21,6 +20,7 @@ from inference.engine.sampling.scatter import index_tensor, select_rows
 from inference.engine.sampling.select_tokens import select_tokens, to_samplable
 from inference.engine.sampling.warpers import temperature
 from inference.engine.sequence import PromptLogprob, Sequence, TopLogprobs
+from inference.model.device_copy import copy_to_host, copy_to_host_async, to_device
 from inference.native import sampling as native
 
 NAN_LOGITS, NO_ALLOWED_TOKEN = -1, -2

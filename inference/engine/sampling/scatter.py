@@ -10,8 +10,8 @@ from itertools import chain
 import torch
 from torch import Tensor
 
-from inference.device_copy import to_device
 from inference.engine.sequence import Sequence
+from inference.model.device_copy import to_device
 
 NEG_INF = float("-inf")
 

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from inference.device_copy import to_device
 from inference.engine.sampling import warpers
 from inference.engine.sampling.gumbel import add_gumbel_noise, rng_keys
 from inference.errors import named_error
+from inference.model.device_copy import to_device
 
 log = logging.getLogger(__name__)
 

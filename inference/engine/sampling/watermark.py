@@ -10,9 +10,9 @@ from functools import lru_cache
 import torch
 from torch import Tensor
 
-from inference.device_copy import to_device
 from inference.engine.sampling.scatter import SequencesByRow, column_tensor, index_tensor
 from inference.engine.sequence import Sequence
+from inference.model.device_copy import to_device
 
 HASH_KEY = 15_485_863
 # A permutation of 128,000 costs 1 ms and a list takes V bytes; a few frequent tokens precede most others.

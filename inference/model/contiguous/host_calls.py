@@ -10,9 +10,9 @@ from itertools import pairwise
 
 import torch
 
-from inference.device_copy import lists_to_device
 from inference.model.batch import Batch
 from inference.model.contiguous.call import ForwardCall
+from inference.model.device_copy import lists_to_device
 from inference.model.forward_pass.step_adapters import StepAdapters, padded_adapters
 
 ONE_ROW = -1  # as max_padding: every row has a call of its own

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import torch
 
-from inference.device_copy import to_device
 from inference.model.batch import Batch
+from inference.model.device_copy import to_device
 
 AdapterSpan = tuple[int, int, int]  # (adapter's number, first token, token behind the last)
 

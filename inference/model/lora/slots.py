@@ -11,7 +11,7 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from inference.device_copy import to_device
+from inference.model.device_copy import to_device
 from inference.model.forward_pass.forward_context import get_forward_context
 from inference.model.forward_pass.step_adapters import StepAdapters
 from inference.model.lora.delta import LoraDelta

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import torch
 
-from inference.device_copy import lists_to_device
 from inference.model.batch import Batch
+from inference.model.device_copy import lists_to_device
 
 
 class QuerySpan(NamedTuple):

@@ -12,8 +12,8 @@ from typing import Protocol
 
 import torch
 
-from inference.device_copy import to_device
 from inference.model.batch import CacheOp, Clear
+from inference.model.device_copy import to_device
 from inference.model.kv_cost import KVCost, WindowGroup
 from inference.model.lazy_zeros import lazy_zeros
 from inference.model.paged.q8_0 import head_bytes, store_quantized

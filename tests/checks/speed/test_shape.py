@@ -16,7 +16,7 @@ from checks.speed.estimate import Rates
 from checks.speed.shape import decoder_shape
 from checks.speed.work import TokenMatrix
 from hub.resolve import from_folder
-from inference.load_recipe import make_recipe
+from inference.model.load_recipe import make_recipe
 from inference.model.quantization.find_weights import WeightRole
 from inference.native.sample_model import DecoderShape, SampleModel
 from inference.native.structs import Model, NativeDtype

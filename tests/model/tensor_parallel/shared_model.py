@@ -17,11 +17,11 @@ from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
-from inference.load_recipe import do_nothing
 from inference.model import process_group
 from inference.model.batch import Batch, Resize, make_batch
 from inference.model.load.loader import config_of, model_of
 from inference.model.load.loader import load as load_model
+from inference.model.load_recipe import do_nothing
 from inference.model.parallel_layers import use_plain_collectives
 from inference.model.runner_selection import select_runner
 from inference.model.runner_selection.select_runner import SelectedRunner

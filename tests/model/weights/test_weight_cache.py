@@ -16,8 +16,8 @@ import torch
 import transformers
 from torch import Tensor
 
-from inference.load_recipe import make_recipe
 from inference.model.fused import verify
+from inference.model.load_recipe import make_recipe
 from inference.model.quantization import replace
 from inference.model.quantization.replace import packed_weights
 from inference.model.reference import Reference

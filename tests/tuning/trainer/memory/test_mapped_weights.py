@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from inference.load_recipe import find_weight_file, make_recipe
+from inference.model.load_recipe import find_weight_file, make_recipe
 from inference.model.quantization.dequantized import Dequantized
 from inference.model.quantization.replace import packed_matrices
 from inference.model.weights.mapped_model import mapped_file

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from inference.device_copy import copy_to_host, to_device
+from inference.model.device_copy import copy_to_host, to_device
 
 
 @pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])

@@ -10,6 +10,7 @@ import pytest
 from inference.backend import Backend
 from inference.errors import BadRequest, ServerError, Unavailable
 from inference.factory import LoadedEngine, open_backend, open_engine
+from inference.local.sleep_mode import SleepMode
 from inference.metrics import Metrics
 from inference.model.memory_usage import kv_cache_bytes
 from inference.model.weights import weight_cache
@@ -17,7 +18,6 @@ from inference.model.weights.mapped_model import mapped_file
 from inference.native.weight_cache.file import PAGE, map_bytes
 from inference.process.memory.rss import written_bytes
 from inference.sampling import Sampling
-from inference.sleep_mode import SleepMode
 from inference.types import Event, Finished, GenerationRequest, Token
 from settings.groups import BackendSettings, EngineSettings, ModelSettings
 from tests.tiny_models import tiny
