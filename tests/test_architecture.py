@@ -31,8 +31,6 @@ FLOORS = {
     "inference": 0,
     "inference.factory": 4,
     "inference.open_draft_model": 3,
-    "inference.model.load_recipe": 3,
-    "inference.local.sleep_mode": 3,
     "inference.local": 3,
     "inference.lora": 2,
     "inference.lora.adapter": 1,
