@@ -1,7 +1,7 @@
 """Converts a stream of events to the body of an HTTP response: a stream of values, or one JSON value.
 
 Knows events, the Writer protocol and framings. Does not know the backend or the HTTP server. A WSGI server
-iterates a StreamedResponse; server/asgi_bridge.py has its bytes pushed onto the event loop.
+iterates a ResponseBody; server/asgi_bridge.py has its bytes pushed onto the event loop.
 """
 
 import logging
@@ -110,7 +110,7 @@ def respond(
     An error before the first event sets the status that the writer returns, unless framing.in_band is true.
     Closing the response cancels the generation.
     """
-    body = StreamedResponse(stream, writer, framing, num_answers, headers)
+    body = ResponseBody(stream, writer, framing, num_answers, headers)
     if HANDOVER not in request.environ:
         body.prime()
     response = Response(body, body.status or 200, content_type=body.mimetype, direct_passthrough=True)
@@ -120,7 +120,7 @@ def respond(
     return response
 
 
-class StreamedResponse:
+class ResponseBody:
     """The body of one response. Either iterate it from one thread, or call `start` to have its bytes pushed.
 
     status        HTTP status; 0 until it is known

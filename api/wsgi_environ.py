@@ -11,7 +11,7 @@ from api.body.large_json import COUNTED_BYTES
 
 Wsgi = Callable[..., Iterable[bytes]]
 
-HANDOVER = "hearth.handover"  # True: the server calls StreamedResponse.start itself
+HANDOVER = "hearth.handover"  # True: the server calls ResponseBody.start itself
 REFUSED = "hearth.refused"  # ServerError: the app renders it in place of a response
 REQUEST_LOG = "hearth.request_log"  # RequestLog: set by the app, for equal refusals that it does not see
 PERMIT = "hearth.permit"  # Permit: reserved for the request before the app runs

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from flask import Flask, Response, current_app, g, request
 
 from api.body.large_json import COUNTED_BYTES
-from api.response import StreamedResponse
+from api.response import ResponseBody
 from api.route_lookup import make_route_lookup
 from api.wsgi_environ import PERMIT
 from inference.drain_rate import MIN_RETRY_S, DrainRate, overloaded
@@ -116,7 +116,7 @@ def hand_over_permit() -> Callable[[], None]:
 def _release_at_end(response: Response) -> Response:
     """Release the request's permit: before the last bytes, as the client may then send its next request."""
     permit: Permit | None = g.pop("permit", None)
-    if permit is not None and isinstance(response.response, StreamedResponse):
+    if permit is not None and isinstance(response.response, ResponseBody):
         response.response.on_end(permit.release)
     elif permit := permit or request.environ.pop(PERMIT, None):
         permit.release()

@@ -1,6 +1,6 @@
 """Adds a request id to every response, and logs and counts every request.
 
-A StreamedResponse is logged when it closes, with its number of tokens.
+A ResponseBody is logged when it closes, with its number of tokens.
 """
 
 import logging
@@ -13,7 +13,7 @@ from functools import partial
 
 from flask import Flask, Response, g, request
 
-from api.response import StreamedResponse
+from api.response import ResponseBody
 from api.wsgi_environ import RECEIVED, REQUEST_LOG
 from inference.metrics import Metrics
 
@@ -65,7 +65,7 @@ def _after_request(metrics: Metrics | None, response: Response) -> Response:
         metrics,
     )
     body = response.response
-    if isinstance(body, StreamedResponse):
+    if isinstance(body, ResponseBody):
         body.on_close(partial(request_log.finish_stream, body))
     else:
         request_log.finish(response.status_code)
@@ -93,7 +93,7 @@ class RequestLog:
         """The log of a further request, which differs in these alone."""
         return replace(self, request_id=request_id, started=started)
 
-    def finish_stream(self, body: StreamedResponse) -> None:
+    def finish_stream(self, body: ResponseBody) -> None:
         """As `finish`. An error after status 200 was sent is logged with the error's own status."""
         late_error = body.error_status if body.status == 200 else 0
         self.finish(CANCELLED if body.cancelled else late_error or body.status, f" tokens={body.num_tokens}")

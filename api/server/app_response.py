@@ -1,6 +1,6 @@
 """The app's response to one request, and sending it: bytes at once, a file as the client takes it.
 
-Runs on the event loop. A StreamedResponse is sent by response_sender.py.
+Runs on the event loop. A ResponseBody is sent by response_sender.py.
 """
 
 import asyncio
@@ -8,14 +8,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from api.body.file_body import FileBody
-from api.response import StreamedResponse
+from api.response import ResponseBody
 from api.server.response_sender import Headers, Send
 
 
 class AppResponse(NamedTuple):
     status: int
     headers: Headers
-    body: bytes | StreamedResponse | FileBody
+    body: bytes | ResponseBody | FileBody
 
 
 async def send_bytes(send: Send, app_response: AppResponse, more: bool = False) -> None:

@@ -1,7 +1,7 @@
 """The Flask app as an ASGI app: an event loop does the I/O, worker threads run Flask.
 
-Knows WSGI, ASGI and StreamedResponse. Does not know routes or dialects. When a client disconnects, its
-StreamedResponse is closed at once, which cancels the generation.
+Knows WSGI, ASGI and ResponseBody. Does not know routes or dialects. When a client disconnects, its
+ResponseBody is closed at once, which cancels the generation.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from api.errors import envelope
 from api.hooks.body_limits import UNUSED_BODY_BYTES
 from api.hooks.concurrency_limit import Permit
 from api.hooks.request_log import printable_path
-from api.response import StreamedResponse
+from api.response import ResponseBody
 from api.server.app_response import AppResponse, send_bytes, send_file
 from api.server.early_checks import EarlyChecks
 from api.server.held_bodies import HeldBodies, HeldBody
@@ -173,7 +173,7 @@ class Bridge:
             held_body.release()
             if self.drain_deadline is not None:
                 app_response.headers.append((b"connection", b"close"))
-            if isinstance(app_response.body, StreamedResponse):
+            if isinstance(app_response.body, ResponseBody):
                 await self._stream(
                     app_response.body, app_response.headers, scope["extensions"][ABORT], disconnect, send
                 )
@@ -219,7 +219,7 @@ class Bridge:
             return AppResponse(500, encode_headers([("Content-Type", MIMETYPE)]), body)
 
     def _call(self, environ: dict[str, Any], is_disconnected: Callable[[], bool]) -> AppResponse:
-        """Run the app; called in a worker thread. A body that is no StreamedResponse and no file is joined.
+        """Run the app; called in a worker thread. A body that is no ResponseBody and no file is joined.
 
         The request's body is deleted when the app returns.
         """
@@ -233,7 +233,7 @@ class Bridge:
         head: list[Any] = []
         result = self.app(environ, lambda status, headers, exc_info=None: head.extend((status, headers)))
         status, headers = int(head[0].split()[0]), encode_headers(head[1])
-        if isinstance(result, StreamedResponse | FileBody):
+        if isinstance(result, ResponseBody | FileBody):
             return AppResponse(status, headers, result)
         try:
             return AppResponse(status, headers, b"".join(result))
@@ -242,7 +242,7 @@ class Bridge:
 
     async def _stream(
         self,
-        response: StreamedResponse,
+        response: ResponseBody,
         headers: Headers,
         abort: Abort,
         disconnect: asyncio.Future[None],

@@ -1,13 +1,13 @@
-"""Sends one StreamedResponse over one connection, and drops a client that reads too slowly.
+"""Sends one ResponseBody over one connection, and drops a client that reads too slowly.
 
-Runs on the event loop. Knows StreamedResponse and ASGI's `send`. The bridge reports a disconnected client.
+Runs on the event loop. Knows ResponseBody and ASGI's `send`. The bridge reports a disconnected client.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from api.response import StreamedResponse
+from api.response import ResponseBody
 from inference.errors import ServerError
 
 Send = Callable[[dict[str, Any]], Awaitable[None]]
@@ -17,7 +17,7 @@ MAX_QUEUED_STEPS = 256  # engine steps per answer that may wait while the connec
 
 
 class ResponseSender:
-    def __init__(self, response: StreamedResponse, drop_connection: Callable[[], None]) -> None:
+    def __init__(self, response: ResponseBody, drop_connection: Callable[[], None]) -> None:
         """`drop_connection` closes the connection at once and discards its unsent bytes."""
         self.response = response
         self.drop_connection = drop_connection
@@ -30,7 +30,7 @@ class ResponseSender:
     async def run(self, send: Send, headers: Headers) -> None:
         """Send the response until it ends or the client disconnects.
 
-        Status and headers are sent with the first bytes. Headers of the StreamedResponse replace those in
+        Status and headers are sent with the first bytes. Headers of the ResponseBody replace those in
         `headers` with the same name.
         """
         if not self.response.has_ended:

@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from flask import Response
 
-from api.response import StreamedResponse, respond
+from api.response import ResponseBody, respond
 from api.tinker.errors import TryAgain, error_before_start
 from inference.backend import Sink
 from inference.errors import ServerError
@@ -132,6 +132,6 @@ def respond_with(waitable: Waitable, write: Callable[[Any], Any], hold_s: float 
     """The reply with the outcome, as soon as it is there or `hold_s` seconds have passed."""
     writer = OutcomeWriter(write)
     response = respond(WaitStream(waitable, hold_s), writer, None, headers=writer.headers)
-    if isinstance(response.response, StreamedResponse):
+    if isinstance(response.response, ResponseBody):
         response.response.is_poll = True
     return response

@@ -13,7 +13,7 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from api.merged_stream import MergedStream, submit_all
-from api.response import NDJSON, SSE, StreamedResponse
+from api.response import NDJSON, SSE, ResponseBody
 from inference.backend import Sink
 from inference.errors import Internal, Overloaded, ServerError, Unavailable
 from inference.types import Event, Finished, GenerationRequest, Started, Token
@@ -147,8 +147,8 @@ def test_a_failing_request_ends_those_merged_with_it() -> None:
     assert streams[1].closed
 
 
-def feed_all(writer: PlainWriter, *steps: list[Event] | ServerError) -> tuple[StreamedResponse, list[bytes]]:
-    response = StreamedResponse(FakeBackend().generate(GenerationRequest("")), writer, NDJSON)
+def feed_all(writer: PlainWriter, *steps: list[Event] | ServerError) -> tuple[ResponseBody, list[bytes]]:
+    response = ResponseBody(FakeBackend().generate(GenerationRequest("")), writer, NDJSON)
     return response, [response.feed(step) for step in steps]
 
 
@@ -225,7 +225,7 @@ class KeepingStream:
 def test_a_closed_response_is_freed_without_a_garbage_collection() -> None:
     gc.disable()
     try:
-        response = StreamedResponse(KeepingStream(), PlainWriter(), None)
+        response = ResponseBody(KeepingStream(), PlainWriter(), None)
         response.start(lambda data: None)
         response.close()
         reference = weakref.ref(response)

@@ -5,7 +5,7 @@ import gc
 import pytest
 from flask import Flask
 
-from api.response import NDJSON, StreamedResponse
+from api.response import NDJSON, ResponseBody
 from inference.errors import BadRequest
 from inference.types import Finished, GenerationRequest, Token
 from tests.api.narrow_app import BATCH, COMPLETION, GENERATING, STREAM, narrow_app, post
@@ -86,7 +86,7 @@ def test_the_permit_returns_with_the_last_bytes_of_a_stream(narrow: Flask) -> No
 
 
 def test_a_pushed_stream_has_ended_before_its_last_bytes_are_pushed() -> None:
-    body = StreamedResponse(FakeBackend().generate(GenerationRequest("hi")), PlainWriter(), NDJSON)
+    body = ResponseBody(FakeBackend().generate(GenerationRequest("hi")), PlainWriter(), NDJSON)
     order: list[str] = []
     body.on_end(lambda: order.append("ended"))
     for event in (Token(0, 1, "a"), Finished(0, "stop", text="b")):

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from api.response import NDJSON, StreamedResponse
+from api.response import NDJSON, ResponseBody
 from api.server.response_sender import MAX_QUEUED_STEPS, ResponseSender
 from inference.errors import ServerError
 from inference.types import Event, Finished, GenerationRequest, Started, Token
@@ -46,7 +46,7 @@ def run_sender(
             aborts.append(1)
             free.set()
 
-        sender = ResponseSender(StreamedResponse(stream, PlainWriter(), framing), abort)  # type: ignore[arg-type]
+        sender = ResponseSender(ResponseBody(stream, PlainWriter(), framing), abort)  # type: ignore[arg-type]
         running = asyncio.create_task(sender.run(send, [(b"x-kept", b"1"), (b"content-type", b"old")]))
         await asyncio.sleep(0)
         await feed(stream, blocked)
@@ -101,7 +101,7 @@ def test_a_complete_answer_has_its_content_length() -> None:
 
 def test_an_abort_sends_one_error_and_ends() -> None:
     sender = ResponseSender(
-        StreamedResponse(FakeBackend().generate(GenerationRequest("")), PlainWriter(), NDJSON), lambda: None
+        ResponseBody(FakeBackend().generate(GenerationRequest("")), PlainWriter(), NDJSON), lambda: None
     )
     sender.abort(ServerError("over"))
     sender.abort(ServerError("over again"))
