@@ -18,8 +18,8 @@ from api.hooks import (
     start_id,
     tuning_access,
 )
+from api.services import Services
 from api.store import access
-from api.store.store import Store
 from api.tinker import samples
 from api.url_rule import AnyPath, UrlRule
 from api.wsgi_environ import strip_root_path
@@ -27,28 +27,17 @@ from inference.metrics import Metrics
 from inference.models import Models
 from settings.adapter_list import default_scales
 from settings.groups import ServerSettings
-from tuning.service import TuningService
+
+NO_SERVICES = Services()
 
 
 def create_app(
     models: Models,
     settings: ServerSettings,
     metrics: Metrics | None = None,
-    *,
-    store: Store | None = None,
-    fetch_adapter: adapters.FetchAdapter | None = None,
-    tuning: TuningService | None = None,
-    model_loader: model_loading.ModelLoading | None = None,
-    sleeper: sleep_mode.Sleeper | None = None,
+    services: Services = NO_SERVICES,
 ) -> Flask:
-    """Build the app that serves `models`. Without `metrics` there is no /metrics route.
-
-    store          keeps responses, conversations and chat completions; None: nothing is stored
-    fetch_adapter  fetches an adapter from the Hub; None: clients cannot load one from there
-    tuning         keeps files and jobs; None: their routes answer 404
-    model_loader   of the models that are loaded on demand; None: there is none
-    sleeper        puts the model to sleep; None: no model can
-    """
+    """Build the app that serves `models`. Without `metrics` there is no /metrics route."""
     from api.blueprints import PATHS_WITH_OWN_CORS, register_blueprints
 
     app = Flask("hearth", static_folder=None)
@@ -62,12 +51,12 @@ def create_app(
     start_id.install(app)
     allowed_hosts.install(app, settings)
     permits = concurrency_limit.install(app, settings.max_concurrent_requests, models)
-    access.install(app, store)
+    access.install(app, services.store)
     adapter_sums.install(app, default_scales(settings.lora_adapters))
-    adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, fetch_adapter))
-    tuning_access.install(app, tuning)
-    model_loading.install(app, model_loader)
-    sleep_mode.install(app, sleeper)
+    adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, services.fetch_adapter))
+    tuning_access.install(app, services.tuning)
+    model_loading.install(app, services.model_loader)
+    sleep_mode.install(app, services.sleeper)
     samples.install(app)
     unchecked_paths = () if settings.cors_origins else PATHS_WITH_OWN_CORS
     cors.install(app, settings.cors_origins, settings.cors_credentials, unchecked_paths=unchecked_paths)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
 
+from api.services import Services
 from checks.machine import find_port_error
 from checks.machine.limits import max_open_files, raise_open_file_limit
 from checks.network import check_open_files, check_open_host, check_port
@@ -67,7 +68,8 @@ def serve_on_cluster(settings: Settings, version: str) -> int:
             return 1
         raise_open_file_limit()
         freeze_gc()
-        return run_server(front_settings(settings, placement.resources), models, metrics, version)
+        front = front_settings(settings, placement.resources)
+        return run_server(front, models, metrics, version, Services())
 
 
 def find_placement(settings: Settings, stack: ExitStack) -> Placement:

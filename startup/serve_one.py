@@ -5,6 +5,7 @@ import sys
 from collections.abc import Sequence
 
 from api.adapters import load_adapters
+from api.services import Services
 from checks.machine.limits import raise_open_file_limit
 from checks.preflight import PreflightReport
 from inference.errors import ServerError
@@ -57,9 +58,7 @@ def serve(loading: Loading, version: str, *, is_child: bool = False) -> int:
             models,
             metrics,
             version,
-            tuning=tuning,
-            model_loader=loader,
-            sleeper=loaded_engine.make_sleep_mode(),
+            Services(tuning=tuning, model_loader=loader, sleeper=loaded_engine.make_sleep_mode()),
             has_link=is_child,
         )
 

@@ -1,6 +1,7 @@
 """Serves models over HTTP: app, store, metrics' port, TLS."""
 
 import contextlib
+from dataclasses import replace
 from functools import partial
 
 from flask import Flask
@@ -10,11 +11,10 @@ from api.adapters import FetchAdapter
 from api.hooks.api_keys import make_key_check
 from api.hooks.body_limits import make_body_limit
 from api.hooks.concurrency_limit import make_permit_reservation
-from api.model_loading import ModelLoading
 from api.server.early_checks import EarlyChecks
 from api.server.metrics_port import serve_metrics
 from api.server.serve import serve as serve_http
-from api.sleep_mode import Sleeper
+from api.services import Services
 from api.store.store import open_store
 from hub.fetch_adapter import fetch_adapter
 from hub.resolve import make_hub
@@ -23,7 +23,6 @@ from inference.models import Models
 from inference.process.imports.remembered_code import remembered_code
 from settings.groups import HttpSettings, ServerSettings, group, server_settings
 from settings.schema import Settings
-from tuning.service import TuningService
 
 
 def run_server(
@@ -31,18 +30,14 @@ def run_server(
     models: Models,
     metrics: Metrics,
     version: str,
+    services: Services,
     *,
-    tuning: TuningService | None = None,
-    model_loader: ModelLoading | None = None,
-    sleeper: Sleeper | None = None,
     has_link: bool = False,
 ) -> int:
     """Serve the models, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code.
 
-    tuning        keeps files and jobs; None: there is no tuning
-    model_loader  of the models that are loaded on demand; None: there is none
-    sleeper       puts the model to sleep; None: no model can
-    has_link      serve the parent of this process too, see api/link.py
+    services  without a store and a fetch of adapters, which the settings decide
+    has_link  serve the parent of this process too, see api/link.py
     """
     with contextlib.ExitStack() as stack:
         if settings.prometheus_port:
@@ -54,16 +49,8 @@ def run_server(
         if store:
             stack.callback(store.close)
         stack.callback(models.close_remote)
-        app = create_app(
-            models,
-            server,
-            metrics,
-            store=store,
-            fetch_adapter=make_adapter_fetch(settings),
-            tuning=tuning,
-            model_loader=model_loader,
-            sleeper=sleeper,
-        )
+        services = replace(services, store=store, fetch_adapter=make_adapter_fetch(settings))
+        app = create_app(models, server, metrics, services)
         checks = make_early_checks(app, server)
         remembered_code().save()  # everything that serving needs is imported
         return serve_http(app, models, checks, group(HttpSettings, settings))

@@ -7,6 +7,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
+from api.services import Services
 from checks.machine.limits import raise_open_file_limit
 from checks.preflight import format_json, format_table, print_findings, with_speed
 from inference.metrics import Metrics
@@ -74,4 +75,4 @@ def serve_several(settings: Settings, version: str) -> int:
             item for model in checked.models for item in settings_of_model(settings, model).lora_adapters
         ]
         settings = replace(settings, lora_adapters=tuple(items))
-        return run_server(settings, models, metrics, version, model_loader=loader)
+        return run_server(settings, models, metrics, version, Services(model_loader=loader))

@@ -11,6 +11,7 @@ from werkzeug.serving import make_server
 
 import tune
 from api import create_app
+from api.services import Services
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models
 from tests.tuning.scripted_service import ROW
@@ -21,7 +22,9 @@ TRAINED = "ft:model:local:facts:"
 
 @pytest.fixture
 def url(tuning: TuningService) -> Iterator[str]:
-    app = create_app(make_models(FakeBackend()), ServerSettings(api_keys=("key",)), tuning=tuning)
+    app = create_app(
+        make_models(FakeBackend()), ServerSettings(api_keys=("key",)), services=Services(tuning=tuning)
+    )
     server = make_server("127.0.0.1", 0, app, threaded=True)
     thread = threading.Thread(target=server.serve_forever)
     thread.start()

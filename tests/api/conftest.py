@@ -21,6 +21,7 @@ from api.hooks.body_limits import make_body_limit
 from api.hooks.concurrency_limit import make_permit_reservation
 from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
+from api.services import Services
 from settings.groups import HttpSettings, ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models
 from tests.fakes.plain_dialect import routes
@@ -88,7 +89,7 @@ def served(
     """A server in its own thread, stopped at the end."""
     limits = ServerSettings(**{"max_body_bytes": MAX_BODY, **settings})
     models = make_models(backend)
-    app = create_app(models, limits, tuning=tuning)
+    app = create_app(models, limits, services=Services(tuning=tuning))
     app.register_blueprint(routes(backend))
     body_limit = make_body_limit(app, limits.max_body_bytes, limits.root_path)
     ready: queue.Queue[HttpServer] = queue.Queue()

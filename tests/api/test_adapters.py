@@ -11,6 +11,7 @@ from safetensors.torch import save_file
 
 from api import create_app
 from api.adapters import FetchAdapter, load_adapters
+from api.services import Services
 from hub.client import Hub
 from hub.fetch_adapter import fetch_adapter
 from settings.groups import ServerSettings
@@ -49,7 +50,7 @@ def fetch(hub: fake_hub.FakeHub, tmp_path: Path) -> FetchAdapter:
 @pytest.fixture
 def client(backend: FakeBackend, fetch: FetchAdapter, tmp_path: Path) -> FlaskClient:
     settings = ServerSettings(adapter_dirs=(str(tmp_path / "fence"),))
-    return create_app(make_models(backend), settings, fetch_adapter=fetch).test_client()
+    return create_app(make_models(backend), settings, services=Services(fetch_adapter=fetch)).test_client()
 
 
 def load(client: FlaskClient, source: str) -> tuple[int, str]:

@@ -6,6 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.services import Services
 from inference.errors import NotFound
 from inference.models import ModelEntry, Models
 from inference.types import ModelInfo
@@ -51,7 +52,7 @@ def loader() -> FakeLoader:
 
 @pytest.fixture
 def client(models: Models, loader: FakeLoader) -> FlaskClient:
-    return create_app(models, ServerSettings(), model_loader=loader).test_client()
+    return create_app(models, ServerSettings(), services=Services(model_loader=loader)).test_client()
 
 
 def test_a_model_is_loaded_and_unloaded_by_any_of_its_names(client: FlaskClient, loader: FakeLoader) -> None:

@@ -7,6 +7,7 @@ from flask import Flask
 from werkzeug.routing import Rule
 
 from api import create_app
+from api.services import Services
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models
 from tuning.service import TuningService
@@ -29,7 +30,9 @@ UNKNOWN_NAME = "no-such-name"
 
 @pytest.fixture
 def app_with_all_routes(tuning: TuningService) -> Flask:
-    return create_app(make_models(FakeBackend()), ServerSettings(has_link=True), tuning=tuning)
+    return create_app(
+        make_models(FakeBackend()), ServerSettings(has_link=True), services=Services(tuning=tuning)
+    )
 
 
 @pytest.mark.parametrize("name", ODD_NAMES.values(), ids=ODD_NAMES.keys())

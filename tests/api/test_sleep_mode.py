@@ -8,6 +8,7 @@ from flask.testing import FlaskClient
 from msgspec.msgpack import Decoder
 
 from api import create_app
+from api.services import Services
 from inference.errors import BadRequest, NotFound
 from inference.link_messages import COUNT_DECODER, FLAG_DECODER, LENGTH_BYTES, read_message
 from settings.groups import ServerSettings
@@ -45,7 +46,7 @@ def sleeper() -> FakeSleeper:
 @pytest.fixture
 def client(sleeper: FakeSleeper) -> FlaskClient:
     settings = ServerSettings(api_keys=("secret",))
-    return create_app(make_models(FakeBackend()), settings, sleeper=sleeper).test_client()
+    return create_app(make_models(FakeBackend()), settings, services=Services(sleeper=sleeper)).test_client()
 
 
 def test_a_model_sleeps_and_wakes(client: FlaskClient, sleeper: FakeSleeper) -> None:
@@ -60,7 +61,7 @@ def test_a_model_sleeps_and_wakes(client: FlaskClient, sleeper: FakeSleeper) -> 
 
 def test_a_parent_lets_the_model_sleep_as_deeply_as_it_can(sleeper: FakeSleeper) -> None:
     settings = ServerSettings(has_link=True)
-    child = create_app(make_models(FakeBackend()), settings, sleeper=sleeper).test_client()
+    child = create_app(make_models(FakeBackend()), settings, services=Services(sleeper=sleeper)).test_client()
 
     def call(path: str, decoder: Decoder[Any]) -> Any:
         return read_message(child.post(path).data[LENGTH_BYTES:], decoder)

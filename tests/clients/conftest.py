@@ -12,6 +12,7 @@ from api import create_app
 from api.hooks.body_limits import make_body_limit
 from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
+from api.services import Services
 from inference.errors import Overloaded, Unavailable
 from inference.types import CallDelta, Finished, GenerationRequest, Message, Started, Token, Tool, TopLogprob
 from settings.groups import HttpSettings, ServerSettings
@@ -66,7 +67,7 @@ def running(
     """The address of a server whose model has these further names."""
     ready: queue.Queue[HttpServer] = queue.Queue()
     models = make_models(backend, *names)
-    app = create_app(models, settings, tuning=tuning)
+    app = create_app(models, settings, services=Services(tuning=tuning))
     checks = EarlyChecks(make_body_limit(app, settings.max_body_bytes))
     http_settings = HttpSettings(port=0, drain_seconds=drain_seconds)
     thread = threading.Thread(target=serve, args=(app, models, checks, http_settings, ready.put))

@@ -7,6 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.services import Services
 from api.store.store import Store
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models
@@ -22,9 +23,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 @pytest.fixture
 def stored_client(backend: FakeBackend, store: Store) -> FlaskClient:
-    return create_app(make_models(backend), ServerSettings(), store=store).test_client()
+    return create_app(make_models(backend), ServerSettings(), services=Services(store=store)).test_client()
 
 
 @pytest.fixture
 def tuning_client(backend: FakeBackend, tuning: TuningService) -> FlaskClient:
-    return create_app(make_models(backend), ServerSettings(), tuning=tuning).test_client()
+    return create_app(make_models(backend), ServerSettings(), services=Services(tuning=tuning)).test_client()

@@ -7,6 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.services import Services
 from inference.errors import short
 from inference.finding import Finding, Refused
 from inference.lora.file_names import ADAPTER_FILES
@@ -195,7 +196,7 @@ def test_an_adapter_is_fetched_from_the_hub(backend: FakeBackend, folder: Path) 
         return folder
 
     settings = ServerSettings(adapter_dirs=(str(folder.parent),))
-    client = create_app(make_models(backend), settings, fetch_adapter=fetch).test_client()
+    client = create_app(make_models(backend), settings, services=Services(fetch_adapter=fetch)).test_client()
     assert load(client, "acme/cook@v1").status_code == 200
     assert load(client, "cook", "second").status_code == 200
     reply = load(client, "acme/none", "third")

@@ -9,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.services import Services
 from api.store.store import Store
 from inference.errors import BadRequest, Unavailable
 from settings.groups import ServerSettings
@@ -145,7 +146,9 @@ def test_a_refused_request_leaves_nothing(stored_client: FlaskClient, backend: F
 
 def test_it_holds_its_permit_until_it_ends(backend: FakeBackend, store: Store) -> None:
     backend.script = SLOW
-    app = create_app(make_models(backend), ServerSettings(max_concurrent_requests=1), store=store)
+    app = create_app(
+        make_models(backend), ServerSettings(max_concurrent_requests=1), services=Services(store=store)
+    )
     client = app.test_client()
     id = begin(client)["id"]
     assert client.post(RESPONSES, json=body_for(RESPONSES)).status_code == 429

@@ -9,6 +9,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.services import Services
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import refusal
 from tests.fakes.fake_backend import FakeBackend, make_models
@@ -177,7 +178,9 @@ def test_a_dry_run_creates_nothing(tuning_client: FlaskClient, tuning: TuningSer
 def test_a_deleted_model_leaves_the_disk_and_does_not_return(backend: FakeBackend, tmp_path: Path) -> None:
     backend.lora = adapters = RecordingAdapters()
     with contextlib.closing(make_service(tmp_path, adapters)) as service:
-        client = create_app(make_models(backend), ServerSettings(), tuning=service).test_client()
+        client = create_app(
+            make_models(backend), ServerSettings(), services=Services(tuning=service)
+        ).test_client()
         model = wait_for_job(service, create_job(service).id).fine_tuned_model
         folder = adapters.loaded[model]
         assert folder.is_dir() and client.get(f"/v1/models/{model}").status_code == 200
@@ -194,7 +197,9 @@ def test_a_deleted_model_leaves_the_disk_and_does_not_return(backend: FakeBacken
 def test_a_trained_model_that_cannot_be_served_is_deleted_too(backend: FakeBackend, tmp_path: Path) -> None:
     backend.lora = adapters = RecordingAdapters()
     with contextlib.closing(make_service(tmp_path, adapters)) as service:
-        client = create_app(make_models(backend), ServerSettings(), tuning=service).test_client()
+        client = create_app(
+            make_models(backend), ServerSettings(), services=Services(tuning=service)
+        ).test_client()
         model = wait_for_job(service, create_job(service).id).fine_tuned_model
         folder = adapters.loaded[model]
         adapters.unload(model)

@@ -8,6 +8,7 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.services import Services
 from api.store.access import NOTHING_STORED
 from api.store.store import Store
 from inference.errors import Unavailable
@@ -199,7 +200,9 @@ def test_metadata_has_openais_limits(
 
 
 def make_app_with_keys(store: Store) -> Flask:
-    return create_app(make_models(FakeBackend()), ServerSettings(api_keys=("alice", "bob")), store=store)
+    return create_app(
+        make_models(FakeBackend()), ServerSettings(api_keys=("alice", "bob")), services=Services(store=store)
+    )
 
 
 def test_a_key_sees_only_what_it_has_stored(store: Store) -> None:

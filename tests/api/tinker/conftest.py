@@ -4,6 +4,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.services import Services
 from settings.groups import ServerSettings
 from tests.api.tinker.scripted_runs import ADAPTER, ScriptedRuns, service_of
 from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models
@@ -24,4 +25,6 @@ def fake_backend() -> FakeBackend:
 @pytest.fixture
 def api(runs: ScriptedRuns, fake_backend: FakeBackend) -> FlaskClient:
     settings = ServerSettings(version="1.2.3", max_body_bytes=1_000_000)
-    return create_app(make_models(fake_backend, "alias"), settings, tuning=service_of(runs)).test_client()
+    return create_app(
+        make_models(fake_backend, "alias"), settings, services=Services(tuning=service_of(runs))
+    ).test_client()

@@ -8,6 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.services import Services
 from settings.groups import ServerSettings
 from tests.api.tinker.scripted_runs import RUN, ScriptedRuns, service_of
 from tests.fakes.fake_backend import FakeBackend, make_models
@@ -21,7 +22,11 @@ def api(tmp_path: Path) -> FlaskClient:
     """A server with a key, whose only checkpoint has one file."""
     (tmp_path / "adapter_config.json").write_text("{}")
     settings = ServerSettings(version="1.2.3", api_keys=("secret",))
-    app = create_app(make_models(FakeBackend()), settings, tuning=service_of(ScriptedRuns(folder=tmp_path)))
+    app = create_app(
+        make_models(FakeBackend()),
+        settings,
+        services=Services(tuning=service_of(ScriptedRuns(folder=tmp_path))),
+    )
     return app.test_client()
 
 

@@ -7,6 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.services import Services
 from inference.errors import NotFound
 from settings.groups import ServerSettings
 from tests.api.tinker.scripted_runs import RUN, SAMPLER, SESSION, ScriptedRuns, service_of
@@ -94,7 +95,11 @@ def runs() -> ListedRuns:
 
 @pytest.fixture
 def api(runs: ListedRuns) -> FlaskClient:
-    app = create_app(make_models(FakeBackend()), ServerSettings(version="1.2.3"), tuning=service_of(runs))
+    app = create_app(
+        make_models(FakeBackend()),
+        ServerSettings(version="1.2.3"),
+        services=Services(tuning=service_of(runs)),
+    )
     return app.test_client()
 
 

@@ -4,6 +4,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.services import Services
 from settings.groups import ServerSettings
 from tests.api.tinker.scripted_runs import SESSION, ScriptedRuns, service_of
 from tests.fakes.fake_backend import FakeBackend, make_models
@@ -62,7 +63,9 @@ def test_unknown_paths_and_methods_are_refused_in_words(api: FlaskClient) -> Non
 @pytest.mark.parametrize("header", ["X-API-Key", "Authorization"])
 def test_a_key_is_taken_with_and_without_the_clients_prefix(key: str, header: str) -> None:
     settings = ServerSettings(version="1.2.3", api_keys=("secret",))
-    app = create_app(make_models(FakeBackend()), settings, tuning=service_of(ScriptedRuns()))
+    app = create_app(
+        make_models(FakeBackend()), settings, services=Services(tuning=service_of(ScriptedRuns()))
+    )
     client, value = app.test_client(), f"Bearer {key}" if header == "Authorization" else key
     path = "/api/v1/get_server_capabilities"
     assert client.get(path, headers={header: value}).status_code == 200
