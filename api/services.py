@@ -11,7 +11,7 @@ from tuning.service import TuningService
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    """The services that routes use in addition to the models. None: the server lacks one, and its routes say so.
+    """The services that routes use in addition to the models. None: the server has no such service.
 
     store          keeps responses, conversations and chat completions
     fetch_adapter  fetches an adapter from the Hub

@@ -31,6 +31,9 @@ from tests.tiny_models.families import DEVICE, VOCAB, needs_fused, tiny
 FIVE = ("llama", "mixtral", "gpt2", "jamba", "t5")
 CHUNK = 16
 NEW = 12
+LIMITS = select_runner.RunnerLimits(
+    max_sequences=4, context=80, kv_memory_bytes=1 << 24, max_batch_total_tokens=200
+)
 SAMPLINGS = (
     Sampling(greedy=True),
     Sampling(temperature=0.7, top_p=0.9),
@@ -84,10 +87,7 @@ def engine(family: str, dtype: torch.dtype, deterministic: bool) -> Engine:
     """Four rows, and too little KV memory for three long answers; not a batch-invariant runner."""
     model = tiny(family).to(dtype)
     kinds = [kind for kind in select_runner.RUNNERS if kind not in BATCH_INVARIANT]
-    bounds = {"max_sequences": 4, "context": 80, "kv_memory_bytes": 1 << 24, "max_batch_total_tokens": 200}
-    selected = select_runner.select_runner(
-        model, **bounds, deterministic=deterministic, allowed_runners=kinds
-    )
+    selected = select_runner.select_runner(model, LIMITS, deterministic=deterministic, allowed_runners=kinds)
     sampler = (BatchInvariantSampler if deterministic else Sampler)(VOCAB)
     chunk = CHUNK if deterministic else 0
     return Engine(
@@ -176,9 +176,8 @@ def test_no_answer_of_the_fused_runner_depends_on_its_neighbours(
     # deviations at which loading fails; tests/model/quantization checks the precision.
     monkeypatch.setattr(prepare_weights, "QUANTIZED_TOLERANCE", (0.2, 1.0))
     model = tiny(family).bfloat16()
-    bounds = {"max_sequences": 4, "context": 80, "kv_memory_bytes": 1 << 24, "max_batch_total_tokens": 200}
     selected = select_runner.select_runner(
-        model, **bounds, deterministic=True, allowed_runners=BATCH_INVARIANT, quantize=quantize
+        model, LIMITS, deterministic=True, allowed_runners=BATCH_INVARIANT, quantize=quantize
     )
     served = Engine(
         selected.runner,

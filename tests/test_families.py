@@ -30,7 +30,9 @@ def prompts() -> list[list[int]]:
 
 def engine(model: PreTrainedModel, kinds: Sequence[str] = select_runner.RUNNERS) -> Engine:
     runner = select_runner.select_runner(
-        model, max_sequences=4, context=64, kv_memory_bytes=1 << 24, allowed_runners=kinds
+        model,
+        select_runner.RunnerLimits(max_sequences=4, context=64, kv_memory_bytes=1 << 24),
+        allowed_runners=kinds,
     ).runner
     return Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=16, max_queued_tokens=10_000))
 

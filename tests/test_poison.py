@@ -54,7 +54,9 @@ def run_until_idle(engine: Engine) -> None:
 )
 def test_a_request_whose_logits_overflow_affects_no_other(family: str, kv_dtype: str) -> None:
     runner = select_runner.select_runner(
-        poisoned(family), max_sequences=3, context=64, kv_memory_bytes=1 << 24, kv_dtype=kv_dtype
+        poisoned(family),
+        select_runner.RunnerLimits(max_sequences=3, context=64, kv_memory_bytes=1 << 24),
+        kv_dtype=kv_dtype,
     ).runner
     engine = Engine(runner, Sampler(POISON), EngineOptions(max_batch_tokens=64, max_queued_tokens=1000))
     alone = submit(engine, PROMPT)

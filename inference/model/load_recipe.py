@@ -17,7 +17,7 @@ from inference.model.load.formats import FORMATS, WeightsFormat
 from inference.model.lora.runner import AdapterRunner
 from inference.model.runner_selection import select_runner
 from inference.model.runner_selection.remembered_reference import remembered_reference
-from inference.model.runner_selection.select_runner import SelectedRunner
+from inference.model.runner_selection.select_runner import RunnerLimits, SelectedRunner
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.model.weights.kept_formats import KEPT_FORMATS
 from inference.model.weights.weight_cache import WeightCache, allows_cache, open_weight_cache, plain_tensors
@@ -48,11 +48,13 @@ def make_recipe(folder: Path, model_settings: ModelSettings, engine_settings: En
     )
     pick_runner = partial(
         select_adapter_runner,
-        max_sequences=engine_settings.max_sequences,
-        context=engine_settings.context,
-        kv_memory_bytes=engine_settings.kv_memory_bytes,
-        max_batch_total_tokens=engine_settings.max_batch_total_tokens,
-        max_batch_tokens=engine_settings.max_batch_tokens,
+        limits=RunnerLimits(
+            max_sequences=engine_settings.max_sequences,
+            context=engine_settings.context,
+            kv_memory_bytes=engine_settings.kv_memory_bytes,
+            max_batch_total_tokens=engine_settings.max_batch_total_tokens,
+            max_batch_tokens=engine_settings.max_batch_tokens,
+        ),
         quantize=model_settings.quantize,
         device=model_settings.device,
         deterministic=engine_settings.deterministic,
@@ -115,8 +117,10 @@ def find_weight_file(folder: Path, settings: ModelSettings) -> Path | None:
     return None
 
 
-def select_adapter_runner(model: PreTrainedModel, *, deterministic: bool, **options: Any) -> SelectedRunner:
+def select_adapter_runner(
+    model: PreTrainedModel, limits: RunnerLimits, *, deterministic: bool, **options: Any
+) -> SelectedRunner:
     """As select_runner; the runner also computes steps with adapters. Mapped weights are then protected."""
-    selected = select_runner.select_runner(model, deterministic=deterministic, **options)
+    selected = select_runner.select_runner(model, limits, deterministic=deterministic, **options)
     lease_mapped(plain_tensors(model).values())
     return replace(selected, runner=AdapterRunner(model, selected.runner, deterministic))

@@ -22,7 +22,7 @@ from inference.model.lora.delta import LoraDelta
 from inference.model.lora.native import create_native_adapter
 from inference.model.lora.runner import AdapterRunner
 from inference.model.lora.weights import AdapterWeights
-from inference.model.runner_selection.select_runner import select_runner
+from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
 from scripts.bench.models import SHAPES
 
 NUM_ADAPTERS = 4
@@ -71,9 +71,7 @@ def create_runner(args: argparse.Namespace) -> AdapterRunner:
     model = AutoModelForCausalLM.from_config(SHAPES[args.model](), dtype=getattr(torch, args.dtype)).eval()
     selected = select_runner(
         model,
-        max_sequences=MAX_SEQUENCES,
-        context=CONTEXT,
-        kv_memory_bytes=KV_MEMORY_BYTES,
+        RunnerLimits(max_sequences=MAX_SEQUENCES, context=CONTEXT, kv_memory_bytes=KV_MEMORY_BYTES),
         quantize=args.quantize,
         allowed_runners=(args.runner,),
     )

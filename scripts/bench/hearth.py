@@ -102,10 +102,12 @@ def load_runner(options: BenchOptions, build: BuildModel = build_model) -> selec
     model = build(options.model, options.dtype, options.device)
     return select_runner.select_runner(
         model,
-        max_sequences=DEFAULTS[options.device]["max_sequences"],
-        context=config_length(model.config) or DEFAULT_CONTEXT,
-        kv_memory_bytes=free_kv_bytes(options.device),
-        max_batch_tokens=DEFAULTS[options.device]["max_batch_tokens"],
+        select_runner.RunnerLimits(
+            max_sequences=DEFAULTS[options.device]["max_sequences"],
+            context=config_length(model.config) or DEFAULT_CONTEXT,
+            kv_memory_bytes=free_kv_bytes(options.device),
+            max_batch_tokens=DEFAULTS[options.device]["max_batch_tokens"],
+        ),
         quantize=options.quantize,
         allowed_runners=select_runner.RUNNERS if options.runner == AUTO else (options.runner,),
     )

@@ -67,10 +67,12 @@ class SteppedEngine:
         self.context = size.context or config_length(self.model.config) or DEFAULT_CONTEXT
         self.selected = select_runner.select_runner(
             self.model,
-            max_sequences=size.max_sequences,
-            context=self.context,
-            kv_memory_bytes=free_kv_bytes(options.device),
-            max_batch_tokens=size.max_batch_tokens,
+            select_runner.RunnerLimits(
+                max_sequences=size.max_sequences,
+                context=self.context,
+                kv_memory_bytes=free_kv_bytes(options.device),
+                max_batch_tokens=size.max_batch_tokens,
+            ),
             quantize=options.quantize,
             allowed_runners=select_runner.RUNNERS if options.runner == AUTO else (options.runner,),
         )

@@ -99,7 +99,7 @@ def measure_built_model(shape: Shape) -> tuple[int, int]:
     model = auto_class_of(config).from_config(config, dtype=torch.bfloat16).eval().requires_grad_(False)
     weights = nbytes((*model.parameters(), *model.buffers()))
     selected = select_runner.select_runner(
-        model, max_sequences=1, context=64, kv_memory_bytes=10**9, timed=False
+        model, select_runner.RunnerLimits(max_sequences=1, context=64, kv_memory_bytes=10**9), timed=False
     )
     kv_cost = (
         cost_of_contiguous(model, selected.runner.capabilities.chunked_prefill)

@@ -13,7 +13,7 @@ from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from inference.errors import Unavailable
 from inference.model.paged.q8_0 import head_bytes
-from inference.model.runner_selection.select_runner import select_runner
+from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
 from tests.checks.family_settings import raw
 from tests.tiny_models.families import CONTEXT, tiny
 
@@ -57,7 +57,7 @@ def test_the_preflight_refuses_and_counts_8_bits_as_the_load_does(family: str, d
     options: dict[str, Any] = {"deterministic": deterministic, "kv_dtype": "int8", "timed": deterministic}
     try:
         selected = select_runner(
-            tiny(family), max_sequences=2, context=CONTEXT, kv_memory_bytes=1 << 26, **options
+            tiny(family), RunnerLimits(max_sequences=2, context=CONTEXT, kv_memory_bytes=1 << 26), **options
         )
     except Unavailable as refusal:
         assert "KV_DTYPE" in refusal.message and size.runner_error

@@ -61,7 +61,9 @@ def test_the_preflight_refuses_a_runner_exactly_when_the_load_does(family: str, 
     model = families.tiny(family)
     try:
         select_runner.select_runner(
-            model, max_sequences=1, context=CONTEXT, kv_memory_bytes=1 << 24, allowed_runners=(name,)
+            model,
+            select_runner.RunnerLimits(max_sequences=1, context=CONTEXT, kv_memory_bytes=1 << 24),
+            allowed_runners=(name,),
         )
     except Unavailable:
         assert refused

@@ -57,7 +57,7 @@ def requests() -> list[GenerationRequest]:
 
 def engine(model: PreTrainedModel) -> Engine:
     runner = select_runner.select_runner(
-        model, max_sequences=ROWS, context=80, kv_memory_bytes=1 << 24
+        model, select_runner.RunnerLimits(max_sequences=ROWS, context=80, kv_memory_bytes=1 << 24)
     ).runner
     return Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=48, max_queued_tokens=10_000))
 

@@ -35,7 +35,10 @@ class AdaptedEngine:
         **options: Any,
     ) -> None:
         selected = select_runner.select_runner(
-            model, max_sequences=6, context=64, kv_memory_bytes=1 << 24, allowed_runners=kinds, **options
+            model,
+            select_runner.RunnerLimits(max_sequences=6, context=64, kv_memory_bytes=1 << 24),
+            allowed_runners=kinds,
+            **options,
         )
         self.model = model
         self.runner = AdapterRunner(model, selected.runner, options.get("deterministic", False))

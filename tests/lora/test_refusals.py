@@ -30,7 +30,9 @@ Change = Callable[[Path], None]
 def model() -> PreTrainedModel:
     model = tiny("llama")
     runner = select_runner.select_runner(
-        model, max_sequences=2, context=64, kv_memory_bytes=1 << 24, allowed_runners=("paged",)
+        model,
+        select_runner.RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24),
+        allowed_runners=("paged",),
     ).runner
     AdapterRunner(model, runner)
     return model

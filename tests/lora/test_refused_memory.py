@@ -50,7 +50,9 @@ def trace_calls(on_call: Callable[[Call], None], work: Callable[[], None]) -> No
 def adapters() -> AdapterRunner:
     model = tiny("llama")
     selected = select_runner.select_runner(
-        model, max_sequences=2, context=64, kv_memory_bytes=1 << 24, allowed_runners=("fused",)
+        model,
+        select_runner.RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24),
+        allowed_runners=("fused",),
     )
     return AdapterRunner(model, selected.runner)
 

@@ -52,14 +52,31 @@ class SelectedRunner:
     quant_error: QuantError | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RunnerLimits:
+    """How large a runner must be, and the memory that it may take.
+
+    max_sequences           rows that run at once
+    context                 tokens of a row
+    kv_memory_bytes         most bytes of its KV memory
+    max_batch_total_tokens  most tokens in it; None: as many as the bytes hold
+    max_batch_tokens        tokens of the largest step, which a runner may prepare for; 0: unknown
+    """
+
+    max_sequences: int
+    context: int
+    kv_memory_bytes: int
+    max_batch_total_tokens: int | None = None
+    max_batch_tokens: int = 0
+
+    def of_pages(self, page_size: int) -> KVLimits:
+        return KVLimits(self.max_sequences, self.context, self.max_batch_tokens or self.context, page_size)
+
+
 def select_runner(
     model: PreTrainedModel,
+    limits: RunnerLimits,
     *,
-    max_sequences: int,
-    context: int,
-    kv_memory_bytes: int,
-    max_batch_total_tokens: int | None = None,
-    max_batch_tokens: int = 0,
     quantize: str = NONE,
     device: str = "",
     deterministic: bool = False,
@@ -71,25 +88,22 @@ def select_runner(
 ) -> SelectedRunner:
     """Return the fastest runner whose logits match the model's own forward pass.
 
-    kv_memory_bytes         most bytes of the runner's KV memory
-    max_batch_total_tokens  most tokens in it; None: as many as the bytes hold
-    max_batch_tokens        tokens of the largest step, which a runner may prepare for; 0: unknown
-    quantize                "none" or a quantization scheme
-    device                  where quantized weights are to be; empty: where the model is
-    deterministic           only runners where the other rows of a batch change no bit of a row
-    allowed_runners         only these kinds
-    timed                   False: use the first correct option
-    make_reference          gives the logits of the model as it was loaded
-    kv_dtype                of keys and values, one of KV_DTYPES
-    imatrix                 see quantize_weights
+    quantize         "none" or a quantization scheme
+    device           where quantized weights are to be; empty: where the model is
+    deterministic    only runners where the other rows of a batch change no bit of a row
+    allowed_runners  only these kinds
+    timed            False: use the first correct option
+    make_reference   gives the logits of the model as it was loaded
+    kv_dtype         of keys and values, one of KV_DTYPES
+    imatrix          see quantize_weights
 
     Takes about a second, longer for a large model. The model computes as before afterwards, except for rotary
     frequencies that depend on length (load/rope.py) and what prepare_weights.py changes. Raises Unavailable
     if the memory does not hold one row of the whole context, the model's logits are not finite, or the model
     cannot be quantized.
     """
-    for kind in set(freeze_frequencies(model, context)):
-        log.info("%s: %s frequencies fixed for %d tokens", model.config.model_type, kind, context)
+    for kind in set(freeze_frequencies(model, limits.context)):
+        log.info("%s: %s frequencies fixed for %d tokens", model.config.model_type, kind, limits.context)
     prepared = prepare_weights(
         model,
         quantize,
@@ -102,36 +116,28 @@ def select_runner(
     reference, tolerance = prepared.reference, prepared.tolerance
     options = runner_options(
         model,
-        context=context,
+        context=limits.context,
         deterministic=deterministic,
         tolerance=tolerance,
-        max_batch_tokens=max_batch_tokens,
+        max_batch_tokens=limits.max_batch_tokens,
         kv_dtype=kv_dtype,
         errors=reference.errors,
     )
     accepted_error = tolerance if kv_dtype == AUTO else max(tolerance, INT8_KV_TOLERANCE)
     allowed = [each for each in options if each.kind in allowed_runners] if prepared.is_causal else []
 
-    def limits_of(candidate: Candidate) -> KVLimits:
-        return KVLimits(max_sequences, context, max_batch_tokens or context, candidate.page_size)
-
     def fits(candidate: Candidate) -> bool:
-        return candidate.kv_cost.required_bytes(limits_of(candidate)) <= kv_memory_bytes
+        required_bytes = candidate.kv_cost.required_bytes(limits.of_pages(candidate.page_size))
+        return required_bytes <= limits.kv_memory_bytes
 
-    best = select_candidate(model, reference, allowed, accepted_error, fits, context=context, timed=timed)
+    best = select_candidate(
+        model, reference, allowed, accepted_error, fits, context=limits.context, timed=timed
+    )
     if best is None:
         check_may_run_uncached(model, allowed_runners, kv_dtype)
-        uncached = select_uncached(
-            model, reference, prepared.is_causal, tolerance, max_sequences=max_sequences, context=context
-        )
-        return replace(uncached, quant_error=prepared.quant_error)
-    selected = with_memory(
-        model,
-        best,
-        limits=limits_of(best),
-        kv_memory_bytes=kv_memory_bytes,
-        max_batch_total_tokens=max_batch_total_tokens,
-    )
+        selected = select_uncached(model, reference, prepared.is_causal, tolerance, limits)
+    else:
+        selected = with_memory(model, best, limits)
     return replace(selected, quant_error=prepared.quant_error)
 
 
@@ -148,29 +154,20 @@ def check_may_run_uncached(model: PreTrainedModel, allowed_runners: Container[st
         )
 
 
-def with_memory(
-    model: PreTrainedModel,
-    candidate: Candidate,
-    *,
-    limits: KVLimits,
-    kv_memory_bytes: int,
-    max_batch_total_tokens: int | None,
-) -> SelectedRunner:
+def with_memory(model: PreTrainedModel, candidate: Candidate, limits: RunnerLimits) -> SelectedRunner:
     """Build the candidate's runner with its final memory: at most the whole context for each row."""
-    max_sequences, context = limits.max_sequences, limits.context
-    option, kv_cost = candidate.option, candidate.kv_cost
-    required_bytes = kv_cost.required_bytes(limits)
-    if kv_memory_bytes < required_bytes:
+    max_sequences, context, num_bytes = limits.max_sequences, limits.context, limits.kv_memory_bytes
+    option, kv_cost, kv_limits = candidate.option, candidate.kv_cost, limits.of_pages(candidate.page_size)
+    required_bytes = kv_cost.required_bytes(kv_limits)
+    if num_bytes < required_bytes:
         raise Unavailable(
             f"one sequence of the whole context ({context} tokens) needs {required_bytes / 2**20:.0f} MiB of "
-            f"KV memory, "
-            f"{kv_memory_bytes / 2**20:.0f} MiB are free: lower CONTEXT ({context}) "
-            f"or MAX_SEQUENCES ({max_sequences})"
+            f"KV memory, {num_bytes / 2**20:.0f} MiB are free: "
+            f"lower CONTEXT ({context}) or MAX_SEQUENCES ({max_sequences})"
         )
-    kv_capacity = min(
-        kv_cost.max_tokens(kv_memory_bytes, limits), max_batch_total_tokens or limits.max_tokens
-    )
-    window_groups = kv_cost.window_groups(kv_capacity, kv_memory_bytes, limits)
+    max_tokens = limits.max_batch_total_tokens or kv_limits.max_tokens
+    kv_capacity = min(kv_cost.max_tokens(num_bytes, kv_limits), max_tokens)
+    window_groups = kv_cost.window_groups(kv_capacity, num_bytes, kv_limits)
     build = partial(option.build, window_groups=window_groups) if window_groups else option.build
     runner = build(max_sequences=max_sequences, context=context, kv_capacity=kv_capacity)
     selected = SelectedRunner(runner, option.kind, option.name, candidate.error, kv_cost)
@@ -182,22 +179,21 @@ def select_uncached(
     reference: Reference,
     is_causal: bool,
     tolerance: float,
-    *,
-    max_sequences: int,
-    context: int,
+    limits: RunnerLimits,
 ) -> SelectedRunner:
     """Return the uncached runner, which is correct unless the model keeps state between calls.
 
     Raises Unavailable for such a model, and for one whose logits change with its cache.
     """
-    error = (
-        reference.error_of(UncachedRunner(model, max_sequences=ROWS, context=COLUMNS)) if is_causal else 0.0
-    )
+    trial_runner = UncachedRunner(model, max_sequences=ROWS, context=COLUMNS)
+    error = reference.error_of(trial_runner) if is_causal else 0.0
     if not error <= tolerance:
         raise Unavailable(f"{model.config.model_type} computes different logits for the same tokens")
     if not is_causal and reference.cache_error() > tolerance:
         raise Unavailable(f"{model.config.model_type} computes different logits with a cache than without")
-    runner = UncachedRunner(model, max_sequences=max_sequences, context=context, is_causal=is_causal)
+    runner = UncachedRunner(
+        model, max_sequences=limits.max_sequences, context=limits.context, is_causal=is_causal
+    )
     return log_selected(model, SelectedRunner(runner, "uncached", "uncached", error, KVCost()))
 
 

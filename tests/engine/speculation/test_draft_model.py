@@ -20,7 +20,8 @@ SPECULATE = 4
 
 def draft_model(family: str, context: int = 80, kv_memory_bytes: int = 1 << 22) -> DraftModel:
     runner = select_runner.select_runner(
-        tiny(family), max_sequences=4, context=context, kv_memory_bytes=kv_memory_bytes
+        tiny(family),
+        select_runner.RunnerLimits(max_sequences=4, context=context, kv_memory_bytes=kv_memory_bytes),
     ).runner
     return DraftModel(runner, Sampler(VOCAB))
 

@@ -4,7 +4,6 @@ served.
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
 
 import pytest
 import torch
@@ -32,9 +31,7 @@ PLENTY = 1 << 28
 def test_a_llama_like_model_fits_the_fused_runner(name: str, dtype: torch.dtype) -> None:
     selected = select_runner.select_runner(
         tiny(name).to(dtype),
-        max_sequences=4,
-        context=CONTEXT,
-        kv_memory_bytes=PLENTY,
+        select_runner.RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
         allowed_runners=("fused",),
     )
     assert selected.runner_kind == "fused" and selected.runner.capabilities.chunked_prefill
@@ -171,10 +168,10 @@ WRONG: dict[str, Callable[[LlamaSpec], LlamaSpec]] = {
 def test_a_wrong_spec_is_not_served(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verification detects each of these errors alone, at float32's tolerance."""
     monkeypatch.setattr(verify, "extract_spec", lambda *args: WRONG[wrong](extract_spec(*args)))
-    limits: Any = {"max_sequences": 4, "context": CONTEXT, "kv_memory_bytes": PLENTY}
+    limits = select_runner.RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
     with pytest.raises(Unavailable, match="cannot be run by the runner that RUNNER names"):
         select_runner.select_runner(
-            tiny("gemma2", query_pre_attn_scalar=1), **limits, allowed_runners=("fused",)
+            tiny("gemma2", query_pre_attn_scalar=1), limits, allowed_runners=("fused",)
         )
 
 

@@ -8,7 +8,7 @@ from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM
 
 from inference.model.batch import UnsupportedModel
 from inference.model.paged.attention import SlidingWindow, window_of
-from inference.model.runner_selection.select_runner import select_runner
+from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
 from tests.tiny_models.families import LLAMA, VOCAB
 
 Pattern = Callable[..., torch.Tensor]
@@ -53,9 +53,7 @@ def test_a_mask_that_no_layer_uses_refuses_nothing() -> None:
     assert config.sliding_window == 0
     selected = select_runner(
         model,
-        max_sequences=2,
-        context=64,
-        kv_memory_bytes=1 << 24,
+        RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24),
         timed=False,
         allowed_runners=("paged", "uncached"),
     )

@@ -12,7 +12,7 @@ from inference.model.quantization.packed_tensor import PackedExperts, PackedWeig
 from inference.model.quantization.replace import matrices_of
 from inference.model.quantization.schemes import DEVICE_SCHEMES, INT4, INT8, Q4_K_M, Q8_0, bytes_saved
 from inference.model.reference import COLUMNS, Reference
-from inference.model.runner_selection.select_runner import select_runner
+from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
 from inference.native.library import SETTING, library
 from tests.tiny_models.families import CONTEXT, tiny
 
@@ -108,7 +108,10 @@ def test_a_quantized_model_is_served_and_reports_its_error(name: str, kind: str)
     model = wide(name)
     size = sum(weight.nbytes for weight in model.parameters() if weight.dim() == 2)
     selected = select_runner(
-        model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, quantize=kind, timed=False
+        model,
+        RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
+        quantize=kind,
+        timed=False,
     )
     assert selected.quant_error is not None and selected.quant_error.tokens >= 64
     assert selected.error < 0.1
@@ -175,7 +178,10 @@ def test_packing_that_takes_long_logs_its_progress(
 def test_experts_are_quantized_and_used_one_by_one(name: str) -> None:
     model = tiny(name, hidden_size=64, num_key_value_heads=4)
     selected = select_runner(
-        model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, quantize=INT8, timed=False
+        model,
+        RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
+        quantize=INT8,
+        timed=False,
     )
     stacks = [weight for weight in model.parameters() if isinstance(weight, PackedExperts)]
     before = [stack.num_unpacked for stack in stacks]

@@ -14,7 +14,7 @@ from inference.model.quantization.quantize import use_packed_weights
 from inference.model.reference import ROWS, Reference
 from inference.model.runner_selection import remembered_reference as remembered
 from inference.model.runner_selection.remembered_reference import FOLDER, MAX_FILES, remembered_reference
-from inference.model.runner_selection.select_runner import select_runner
+from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
 from inference.process.cache_folder import cache_folder
 from tests.tiny_models import tiny
 
@@ -153,8 +153,6 @@ def test_runners_are_verified_with_the_remembered_logits(folder: Path) -> None:
     with pytest.raises(Exception, match="different logits"):
         select_runner(
             model,
-            max_sequences=2,
-            context=64,
-            kv_memory_bytes=1 << 24,
+            RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24),
             make_reference=lambda model: remembered_reference(folder, model),
         )

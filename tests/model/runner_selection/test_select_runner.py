@@ -12,7 +12,7 @@ from inference.model.contiguous import position_fixes
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.runner_selection import benchmark, runner_trials
 from inference.model.runner_selection.runner_trials import Candidate
-from inference.model.runner_selection.select_runner import select_runner
+from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
 from tests.tiny_models.families import (
     ATTENTION,
     CONTEXT,
@@ -32,7 +32,9 @@ PLENTY = 1 << 24
 @pytest.mark.parametrize("name", FAMILIES | UNUSUAL)
 def test_every_family_fits_the_contiguous_runner(name: str) -> None:
     selected = select_runner(
-        tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, allowed_runners=("contiguous",)
+        tiny(name),
+        RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
+        allowed_runners=("contiguous",),
     )
     assert selected.runner_kind == "contiguous"
     assert selected.runner.capabilities.chunked_prefill == (
@@ -44,7 +46,7 @@ def test_every_family_fits_the_contiguous_runner(name: str) -> None:
 @pytest.mark.parametrize("name", ATTENTION)
 def test_families_whose_attention_comes_from_the_registry_fit_the_paged_runner(name: str) -> None:
     selected = select_runner(
-        tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, timed=False
+        tiny(name), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY), timed=False
     )
     own = {"gpt_neo", "gptj", "codegen", "bloom", "falcon", "falcon+alibi", "mpt", "xglm"}
     assert selected.runner_kind == ("contiguous" if name in own else "paged")
@@ -54,7 +56,7 @@ def test_families_whose_attention_comes_from_the_registry_fit_the_paged_runner(n
 @pytest.mark.parametrize("name", ["llama4_text", "lfm2", "jamba", "t5"])
 def test_models_with_chunked_attention_or_other_token_mixing_do_not_fit_the_paged_runner(name: str) -> None:
     selected = select_runner(
-        tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY, timed=False
+        tiny(name), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY), timed=False
     )
     assert selected.runner_kind == "contiguous"
 
@@ -65,7 +67,9 @@ def test_the_faster_of_two_correct_runners_is_selected(
 ) -> None:
     monkeypatch.setattr(benchmark, "speed_ratio", lambda *args: ratio)
     assert (
-        select_runner(tiny("gpt_neox"), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY).runner_kind
+        select_runner(
+            tiny("gpt_neox"), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+        ).runner_kind
         == runner
     )
 
@@ -81,7 +85,7 @@ def test_no_other_runner_is_tried_if_the_weights_alone_set_the_speed(
         "fastest",
         lambda model, reference, candidates, context: take_first(timed_kinds, candidates),
     )
-    select_runner(tiny("gpt_neox"), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    select_runner(tiny("gpt_neox"), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
     assert timed_kinds == [kinds]
 
 
@@ -114,13 +118,17 @@ def test_a_benchmark_times_both_runners() -> None:
 
 @pytest.mark.parametrize("name", UNCACHED)
 def test_a_model_without_a_cache_gets_the_uncached_runner(name: str) -> None:
-    selected = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    selected = select_runner(
+        tiny(name), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    )
     assert selected.runner_kind == "uncached"
 
 
 def test_a_model_whose_cache_changes_its_logits_is_refused() -> None:
     with pytest.raises(Unavailable, match="prophetnet computes different logits with a cache than without"):
-        select_runner(tiny("prophetnet"), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+        select_runner(
+            tiny("prophetnet"), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+        )
 
 
 def test_a_model_that_needs_more_than_text_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,19 +138,19 @@ def test_a_model_that_needs_more_than_text_is_refused_in_one_line(monkeypatch: p
     model = tiny("llama")
     monkeypatch.setattr(model.model, "forward", forward)
     with pytest.raises(Unavailable, match="compute from text alone: ValueError: give me pixel_values"):
-        select_runner(model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+        select_runner(model, RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
 
 
 def test_a_decoder_without_a_start_token_is_refused_as_the_users_error() -> None:
     model = tiny("bart", decoder_start_token_id=None)
     model.generation_config.decoder_start_token_id = model.generation_config.bos_token_id = None
     with pytest.raises(BadRequest, match="MODEL_NAME has no decoder_start_token_id"):
-        select_runner(model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+        select_runner(model, RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
 
 
 def test_a_model_that_infers_positions_in_its_own_way_gets_a_call_for_each_row() -> None:
     model = tiny("led")
-    selected = select_runner(model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    selected = select_runner(model, RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
     assert isinstance(selected.runner, ContiguousRunner) and not selected.runner.batched
     walk = RunnerWalk(model, selected.runner, seed=3)
     walk.go(8)
@@ -155,14 +163,16 @@ def test_a_wrong_runner_is_not_selected(name: str, monkeypatch: pytest.MonkeyPat
     detects it.
     """
     monkeypatch.setattr(position_fixes, "POSITION_FIXES", ())
-    selected = select_runner(tiny(name), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    selected = select_runner(
+        tiny(name), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    )
     assert isinstance(selected.runner, ContiguousRunner) and not selected.runner.batched
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_compared_with_half_precision(dtype: torch.dtype) -> None:
     selected = select_runner(
-        tiny("mixtral").to(dtype), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY
+        tiny("mixtral").to(dtype), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
     )
     assert selected.runner_kind in ("paged", "contiguous") and selected.runner.capabilities.chunked_prefill
 
@@ -174,9 +184,7 @@ def test_verification_leaves_the_model_unchanged(name: str) -> None:
     before = plain(model, tokens, source)
     select_runner(
         model,
-        max_sequences=4,
-        context=CONTEXT,
-        kv_memory_bytes=PLENTY,
+        RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
         allowed_runners=("paged", "contiguous", "uncached"),
     )
     assert torch.equal(plain(model, tokens, source), before)
@@ -186,14 +194,18 @@ def test_the_capacity_follows_from_the_memory() -> None:
     model = tiny("llama")
     for kind, capacity in (("contiguous", 300), ("paged", 300 // 16 * 16)):
         selected = select_runner(
-            model, max_sequences=8, context=CONTEXT, kv_memory_bytes=300 * 256, allowed_runners=(kind,)
+            model,
+            RunnerLimits(max_sequences=8, context=CONTEXT, kv_memory_bytes=300 * 256),
+            allowed_runners=(kind,),
         )
         assert (
             selected.kv_cost.per_token == 2 * 2 * 2 * 8 * 4
         )  # layers, keys and values, heads, width, float32
         assert selected.runner.kv_capacity == capacity
     assert (
-        select_runner(model, max_sequences=2, context=CONTEXT, kv_memory_bytes=PLENTY).runner.kv_capacity
+        select_runner(
+            model, RunnerLimits(max_sequences=2, context=CONTEXT, kv_memory_bytes=PLENTY)
+        ).runner.kv_capacity
         == 2 * CONTEXT
     )
 
@@ -204,27 +216,26 @@ def test_the_capacity_follows_from_the_memory() -> None:
 )
 def test_the_same_memory_holds_more_tokens_if_layers_have_a_window(family: str, kind: str) -> None:
     model = tiny(family)
-    limits = {"max_sequences": 16, "context": CONTEXT, "max_batch_tokens": 16, "allowed_runners": (kind,)}
     num_bytes = 500 * 256
-    selected = select_runner(model, kv_memory_bytes=num_bytes, **limits)
+    limits = RunnerLimits(max_sequences=16, context=CONTEXT, kv_memory_bytes=num_bytes, max_batch_tokens=16)
+    selected = select_runner(model, limits, allowed_runners=(kind,))
     runner, (group,) = selected.runner, selected.runner.window_groups
     assert runner.kv_capacity > 1.4 * 500
     assert group.window == model.config.sliding_window and 16 * group.num_pages < runner.kv_capacity / 2
     layers = runner.pool.layers.values()
     padding = sum(kv.keys[0].nbytes + kv.values[0].nbytes for kv in layers) * 2  # padding and null pages
     assert sum(kv.keys.nbytes + kv.values.nbytes for kv in layers) <= num_bytes + padding
-    contiguous = select_runner(
-        model, kv_memory_bytes=num_bytes, **limits | {"allowed_runners": ("contiguous",)}
-    )
+    contiguous = select_runner(model, limits, allowed_runners=("contiguous",))
     assert contiguous.runner.kv_capacity == 500 and not contiguous.runner.window_groups
 
 
 def test_a_faster_runner_that_needs_more_memory_is_not_selected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(benchmark, "speed_ratio", lambda *args: 0.5)
-    limits = {"max_sequences": 4, "context": CONTEXT, "max_batch_tokens": 16}
     kinds = {
         num_bytes: select_runner(
-            tiny("gemma2"), kv_memory_bytes=num_bytes, allowed_runners=("paged", "contiguous"), **limits
+            tiny("gemma2"),
+            RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=num_bytes, max_batch_tokens=16),
+            allowed_runners=("paged", "contiguous"),
         ).runner_kind
         for num_bytes in (CONTEXT * 256 - 1, CONTEXT * 256)
     }
@@ -233,7 +244,9 @@ def test_a_faster_runner_that_needs_more_memory_is_not_selected(monkeypatch: pyt
 
 def test_a_short_context_needs_no_pages_of_its_own_for_a_window() -> None:
     selected = select_runner(
-        tiny("gemma2"), max_sequences=4, context=32, kv_memory_bytes=PLENTY, allowed_runners=("paged",)
+        tiny("gemma2"),
+        RunnerLimits(max_sequences=4, context=32, kv_memory_bytes=PLENTY),
+        allowed_runners=("paged",),
     )
     assert selected.runner.kv_capacity == 4 * 32 and not selected.runner.window_groups
 
@@ -243,10 +256,9 @@ def test_the_capacity_does_not_exceed_the_requested_limit(limit: int, capacity: 
     for kind in ("contiguous", "paged"):
         selected = select_runner(
             tiny("llama"),
-            max_sequences=8,
-            context=CONTEXT,
-            kv_memory_bytes=PLENTY,
-            max_batch_total_tokens=limit,
+            RunnerLimits(
+                max_sequences=8, context=CONTEXT, kv_memory_bytes=PLENTY, max_batch_total_tokens=limit
+            ),
             allowed_runners=(kind,),
         )
         assert (
@@ -258,19 +270,21 @@ def test_the_capacity_does_not_exceed_the_requested_limit(limit: int, capacity: 
 
 def test_memory_for_less_than_one_row_is_refused() -> None:
     with pytest.raises(Unavailable, match="128 tokens"):
-        select_runner(tiny("llama"), max_sequences=8, context=CONTEXT, kv_memory_bytes=100 * 256)
+        select_runner(
+            tiny("llama"), RunnerLimits(max_sequences=8, context=CONTEXT, kv_memory_bytes=100 * 256)
+        )
 
 
 def test_damaged_weights_are_refused() -> None:
     model = tiny("llama")
     model.model.norm.weight.data.fill_(float("nan"))
     with pytest.raises(Unavailable, match="NaN or infinite"):
-        select_runner(model, max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+        select_runner(model, RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
 
 
 def test_the_selection_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="inference.model"):
-        select_runner(tiny("bloom"), max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+        select_runner(tiny("bloom"), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
     *reasons, line = [record.getMessage() for record in caplog.records]
     assert reasons == [
         "bloom: fused runner rejected: a BloomModel has no layers",
@@ -284,7 +298,9 @@ def test_a_model_with_few_positions_fits_both_runners() -> None:
     for kind in ("contiguous", "paged"):
         assert (
             select_runner(
-                model, max_sequences=2, context=64, kv_memory_bytes=PLENTY, allowed_runners=(kind,)
+                model,
+                RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=PLENTY),
+                allowed_runners=(kind,),
             ).runner_kind
             == kind
         )

@@ -51,7 +51,7 @@ class TokenCollector:
 def generate(model: Any) -> list[list[int]]:
     """The engine's greedy answers to the prompts, computed together."""
     runner = select_runner.select_runner(
-        model, max_sequences=3, context=64, kv_memory_bytes=1 << 24, timed=False
+        model, select_runner.RunnerLimits(max_sequences=3, context=64, kv_memory_bytes=1 << 24), timed=False
     ).runner
     engine = Engine(runner, Sampler(runner.vocab), EngineOptions(max_batch_tokens=16, max_queued_tokens=1000))
     collectors = [TokenCollector() for _ in PROMPTS]
@@ -120,7 +120,9 @@ def select_failing_runner(model: Any, except_first_rank: bool) -> SelectedRunner
     first.
     """
     selected = select_runner.select_runner(
-        model, max_sequences=3, context=64, kv_memory_bytes=1 << 24, allowed_runners=("contiguous",)
+        model,
+        select_runner.RunnerLimits(max_sequences=3, context=64, kv_memory_bytes=1 << 24),
+        allowed_runners=("contiguous",),
     )
     compute = selected.runner.forward
 

@@ -88,7 +88,7 @@ def test_the_computed_size_is_what_is_loaded_and_cached(shape: Shape, dtype: str
     size = measure_model(config_settings, 0, lambda parameters: dtype)
     assert size.weights == num_bytes
     selected = select_runner.select_runner(
-        model, max_sequences=1, context=64, kv_memory_bytes=10**8, timed=False
+        model, select_runner.RunnerLimits(max_sequences=1, context=64, kv_memory_bytes=10**8), timed=False
     )
     assert selected.kv_cost == size.kv_cost
     if table.LATENT_SETTING in shape.config:
@@ -97,9 +97,7 @@ def test_the_computed_size_is_what_is_loaded_and_cached(shape: Shape, dtype: str
         )
         selected = select_runner.select_runner(
             model,
-            max_sequences=1,
-            context=64,
-            kv_memory_bytes=10**8,
+            select_runner.RunnerLimits(max_sequences=1, context=64, kv_memory_bytes=10**8),
             timed=False,
             allowed_runners=("contiguous",),
         )
