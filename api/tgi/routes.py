@@ -3,8 +3,7 @@
 Knows what each route accepts and returns. parse.py converts bodies, writers.py builds responses.
 """
 
-import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from flask import Response
 
@@ -33,8 +32,9 @@ from api.tgi.protocol import (
     VertexRequest,
     VertexResponse,
 )
+from api.tgi.request_timer import RequestTimer
 from api.tgi.validation import reword_error
-from api.tgi.writers import GenerateStreamWriter, GenerateWriter, TgiAccumulator, simple_tokens
+from api.tgi.writers import GenerateStreamWriter, GenerateWriter, simple_tokens
 from inference.backend import Backend, Stream
 from inference.errors import ServerError
 from inference.models import Models
@@ -89,53 +89,6 @@ INFO = Operation(
 )
 
 
-@dataclass(slots=True)
-class RequestTimer:
-    """Measures one request from construction, for the headers of its response.
-
-    Call mark_validated() when the request is submitted. A stream's headers are sent before its tokens and
-    times are known, so they omit these.
-
-    compute_type  TGI's name for the device type
-    inputs        the prompt
-    started_at    time.perf_counter(), in seconds; so is validated_at
-    """
-
-    compute_type: str
-    inputs: str
-    started_at: float = field(default_factory=time.perf_counter)
-    validated_at: float = 0.0
-
-    def mark_validated(self) -> None:
-        self.validated_at = time.perf_counter()
-
-    def stream_headers(self) -> dict[str, str]:
-        return {"x-compute-type": self.compute_type, "x-compute-characters": str(len(self.inputs))}
-
-    def full_headers(self, output: TgiAccumulator) -> dict[str, str]:
-        """The headers of a complete answer; call when it ends. Times are in ms, x-compute-time in seconds."""
-        now = time.perf_counter()
-        total = now - self.started_at
-        validation = self.validated_at - self.started_at
-        queue = output.started_event.queue_time_s
-        inference = max(0.0, total - validation - queue)
-        num_prompt_tokens = output.num_prompt_tokens
-        times = {
-            "x-total-time": total,
-            "x-validation-time": validation,
-            "x-queue-time": queue,
-            "x-inference-time": inference,
-            "x-time-per-token": inference / max(1, output.finished_event.num_tokens),
-        }
-        return {
-            **self.stream_headers(),
-            "x-compute-time": str(total),
-            **{name: str(int(seconds * 1000)) for name, seconds in times.items()},
-            **({} if num_prompt_tokens is None else {"x-prompt-tokens": str(num_prompt_tokens)}),
-            "x-generated-tokens": str(output.finished_event.num_tokens),
-        }
-
-
 @dataclass(frozen=True, slots=True)
 class GenerateRoutes:
     models: Models
@@ -157,16 +110,16 @@ class GenerateRoutes:
             else self._respond_full(body, include_prompt, as_list=True)
         )
 
-    def submit(self, submission: ServedRequest) -> Stream:
+    def submit(self, served_request: ServedRequest) -> Stream:
         """Submit to the backend. Raises ServerError with TGI's message."""
         acquire_permit()
-        served = submission.served
+        served = served_request.served
 
         def reword(error: ServerError) -> ServerError:
-            return reword_error(error, submission.request, served.card.info.context)
+            return reword_error(error, served_request.request, served.card.info.context)
 
         try:
-            stream = served.generate(submission.request)
+            stream = served.generate(served_request.request)
         except ServerError as error:
             raise reword(error) from error
         return RewordedStream(stream, reword)
@@ -175,13 +128,13 @@ class GenerateRoutes:
         self, body: GenerateRequest, include_prompt: bool = False, as_list: bool = False
     ) -> Response:
         timer = self._start_timer(body)
-        submission = self._served_request(body, is_streamed=False)
-        stream = self.submit(submission)
+        served_request = self._served_request(body, is_streamed=False)
+        stream = self.submit(served_request)
         timer.mark_validated()
         writer = GenerateWriter(
-            response_options(body, self.settings, include_prompt=include_prompt), submission.n, as_list
+            response_options(body, self.settings, include_prompt=include_prompt), served_request.n, as_list
         )
-        return respond(stream, writer, None, submission.n, lambda: timer.full_headers(writer.best))
+        return respond(stream, writer, None, served_request.n, lambda: timer.full_headers(writer.best))
 
     def _respond_streamed(self, body: GenerateRequest, include_prompt: bool = False) -> Response:
         """Errors after the body was read are sent as events of the stream."""

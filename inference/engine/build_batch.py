@@ -81,37 +81,23 @@ def build_batch(
     sequences that have one.
     """
     context, slots_per_page = kv_cache_manager.context, kv_cache_manager.slots_per_page
-    token_ids: list[int] = []
-    positions: list[int] = []
-    slot_mapping: list[int] = []
-    query_start_loc: list[int] = [0]
-    seq_lens: list[int] = []
-    rows: list[int] = []
-    logits_indices: list[int] = []
     encoder_inputs: dict[int, SequenceOf[int]] = {}
-    pooled_rows: list[int] = []
-    page_table = tuple([sequence.pages for sequence, _ in scheduler_output if sequence.pages])
     pending = PendingTokens([], [], pending_ids.token_ids) if pending_ids else None
-    window_tables: list[GroupTable] = []
-    adapter_ids: list[int] = []
-    prepared = PreparedBatch(
-        Batch(
-            token_ids=token_ids,
-            positions=positions,
-            slot_mapping=slot_mapping,
-            query_start_loc=query_start_loc,
-            seq_lens=seq_lens,
-            rows=rows,
-            logits_indices=logits_indices,
-            cache_ops=cache_ops,
-            encoder_inputs=encoder_inputs,
-            page_table=page_table,
-            pending_tokens=pending,
-            pooled_rows=pooled_rows,
-            window_tables=window_tables,
-            adapter_ids=adapter_ids,
-        )
+    batch = Batch(
+        token_ids=[],
+        positions=[],
+        slot_mapping=[],
+        query_start_loc=[0],
+        seq_lens=[],
+        rows=[],
+        logits_indices=[],
+        cache_ops=cache_ops,
+        encoder_inputs=encoder_inputs,
+        page_table=tuple([sequence.pages for sequence, _ in scheduler_output if sequence.pages]),
+        pending_tokens=pending,
     )
+    prepared = PreparedBatch(batch)
+    token_ids, logits_indices = batch.token_ids, batch.logits_indices
     for sequence, num_scheduled_tokens in scheduler_output:
         start = sequence.num_computed_tokens + sequence.num_in_flight_tokens
         end = start + num_scheduled_tokens
@@ -133,20 +119,20 @@ def build_batch(
             prepared.nan_checks[sequence.id] = len(logits_indices)
             logits_indices.append(len(token_ids) - 1)
         if sequence.pooling:
-            pooled_rows.append(len(rows))
+            batch.pooled_rows.append(len(batch.rows))
         if sequence.encoder_ids and not start:
             encoder_inputs[sequence.row] = sequence.encoder_ids
-        length = start + len(token_ids) - query_start_loc[-1]
-        positions += range(start, length)
-        slot_mapping += slots_of(sequence.pages or (sequence.row,), slots_per_page, start, length)
-        query_start_loc.append(len(token_ids))
-        seq_lens.append(length)
-        rows.append(sequence.row)
-        adapter_ids.append(sequence.request.adapter_number)
-    if not any(adapter_ids):
-        adapter_ids.clear()
+        length = start + len(token_ids) - batch.query_start_loc[-1]
+        batch.positions.extend(range(start, length))
+        batch.slot_mapping.extend(slots_of(sequence.pages or (sequence.row,), slots_per_page, start, length))
+        batch.query_start_loc.append(len(token_ids))
+        batch.seq_lens.append(length)
+        batch.rows.append(sequence.row)
+        batch.adapter_ids.append(sequence.request.adapter_number)
+    if not any(batch.adapter_ids):
+        batch.adapter_ids.clear()
     if scheduler_output and scheduler_output[0][0].window_pages:
-        window_tables += make_window_tables(prepared.batch, scheduler_output, slots_per_page)
+        batch.window_tables.extend(make_window_tables(batch, scheduler_output, slots_per_page))
     return prepared
 
 
