@@ -27,6 +27,15 @@ CONTEXT = 128
 LONG = GenerationRequest("Once", Sampling(greedy=True), max_tokens=90, ignore_eos=True)
 
 
+@pytest.fixture(scope="module", autouse=True)
+def one_thread() -> Iterator[None]:
+    """With several, the last bits of a vector depend on how many rows of the step each thread computes."""
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(num_threads)
+
+
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tiny.llama(tmp_path_factory.mktemp("tiny"), vocab_size=261)
