@@ -74,12 +74,13 @@ def find_orphans(cache: ModelCache, needed_etags: Container[str], modified_befor
         etag = path.name.partition(".")[0]
         if path.suffix not in (DATA, JOURNAL, HUB_SUFFIX) or path.stat().st_mtime > modified_before:
             continue
-        if path.suffix != HUB_SUFFIX and etag not in needed_etags:
-            yield path
-        elif path.suffix == HUB_SUFFIX:
-            with locked_if_free(cache.locks / f"{etag}.lock") as is_free:
-                if is_free:
-                    yield path
+        if path.suffix != HUB_SUFFIX:
+            if etag not in needed_etags:
+                yield path
+            continue
+        with locked_if_free(cache.locks / f"{etag}.lock") as is_free:
+            if is_free:
+                yield path
 
 
 def remove_file(path: Path) -> int:

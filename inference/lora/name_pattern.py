@@ -84,12 +84,10 @@ def matches_all(items: tuple[PatternItem, ...], name: str, is_anchored: bool) ->
     """
     places = skipping(items, {0})
     for char in name:
-        after = set() if is_anchored or char != "." else {0}
-        for place in places:
-            if place < len(items) and items[place].accepts(char):
-                after.add(place + 1)
-                if items[place].may_repeat:
-                    after.add(place)
+        accepting = [place for place in places if place < len(items) and items[place].accepts(char)]
+        after = {place + 1 for place in accepting} | {place for place in accepting if items[place].may_repeat}
+        if char == "." and not is_anchored:
+            after.add(0)
         places = skipping(items, after)
     return len(items) in places
 

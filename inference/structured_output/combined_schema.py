@@ -87,11 +87,12 @@ def find_subschemas(schema: Schema, target_of: Callable[[Any], Any]) -> list[Sub
     while waiting:
         subschemas.append(waiting.pop())
         for branch in reversed(branches_of(subschemas[-1], target_of)):
-            if isinstance(branch.schema, Mapping) and id(branch.schema) not in visited_ids:
-                if "$id" in branch.schema:
-                    raise UnknownReference
-                visited_ids.add(id(branch.schema))
-                waiting.append(branch)
+            if not isinstance(branch.schema, Mapping) or id(branch.schema) in visited_ids:
+                continue
+            if "$id" in branch.schema:
+                raise UnknownReference
+            visited_ids.add(id(branch.schema))
+            waiting.append(branch)
     return subschemas
 
 

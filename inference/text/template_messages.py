@@ -5,6 +5,7 @@ Knows the keys that the templates of published models read; knows no template it
 
 from collections.abc import Set
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from inference.content import content_text, parts_of
@@ -69,10 +70,9 @@ def with_joined_parts(messages: Messages, part_roles: Set[Role]) -> Messages:
 def renders_system(text: str, messages: Messages) -> bool:
     """Whether the text contains every system message: some templates omit unexpected ones."""
     position = 0
-    for message in messages:
-        if message.role == "system":
-            for each in parts_of(message.content):
-                position = text.find(each.text.strip(), position)
-                if position < 0:
-                    return False
+    system_messages = [message for message in messages if message.role == "system"]
+    for content_part in chain.from_iterable(parts_of(message.content) for message in system_messages):
+        position = text.find(content_part.text.strip(), position)
+        if position < 0:
+            return False
     return True

@@ -5,7 +5,7 @@ into their weights. Steps follow each other without a wait, as overlapped ones d
 """
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from statistics import median
 
@@ -39,23 +39,33 @@ def measure_section(run: SectionRun) -> Iterator[Figure]:
     if not error <= TOLERANCE < effect:
         raise WrongResult(f"logits with adapters: error {error:.0e}, effect {effect:.0e}")
     engine = run.engines.get()
-    rows_list = run.choose(ROWS, (1, 4))
     with engine.using():  # steps write pages that the prefix cache would know
-        bare = {rows: step_s(run, engine, engine.runner, rows, NONE) for rows in rows_list}
+        bare = {rows: step_s(run, engine, engine.runner, rows, NONE) for rows in run.choose(ROWS, (1, 4))}
         with loaded_adapters(engine, RANK, TURNS) as runner:
             yield Figure("an adapter", runner.adapters[1].nbytes / 1e6, "MB", f"rank {RANK}")
             yield Figure("steps with adapters", type(runner.delta_runner).__name__)
-            for rows in rows_list:
-                yield Figure(f"{rows} rows, none loaded", bare[rows] * 1e3, "ms a step")
-                for name, numbers in {"loaded": NONE, "one": ONE, "four in turns": TURNS}.items():
-                    if len(numbers) <= rows:
-                        seconds = step_s(run, engine, runner, rows, numbers)
-                        ratio = f"{seconds / bare[rows]:.2f} × none loaded"
-                        yield Figure(f"{rows} rows, {name}", seconds * 1e3, "ms a step", ratio)
-            tokens = run.choose(PROMPT, 16)
-            for name, numbers in {"none": NONE, "one": ONE}.items():
-                seconds = time_steps(run, engine, runner, StepShape(1, tokens, 0, list(numbers)))
-                yield Figure(f"prompt of {tokens}, {name}", seconds * 1e3, "ms a step")
+            yield from measure_decoding(run, engine, runner, bare)
+            yield from measure_prompts(run, engine, runner)
+
+
+def measure_decoding(
+    run: SectionRun, engine: SteppedEngine, runner: AdapterRunner, bare: Mapping[int, float]
+) -> Iterator[Figure]:
+    """Steps of rows that decode. bare: the seconds of such a step while no adapter is loaded, by its rows."""
+    for rows, bare_s in bare.items():
+        yield Figure(f"{rows} rows, none loaded", bare_s * 1e3, "ms a step")
+        for name, numbers in {"loaded": NONE, "one": ONE, "four in turns": TURNS}.items():
+            if len(numbers) <= rows:
+                seconds = step_s(run, engine, runner, rows, numbers)
+                ratio = f"{seconds / bare_s:.2f} × none loaded"
+                yield Figure(f"{rows} rows, {name}", seconds * 1e3, "ms a step", ratio)
+
+
+def measure_prompts(run: SectionRun, engine: SteppedEngine, runner: AdapterRunner) -> Iterator[Figure]:
+    tokens = run.choose(PROMPT, 16)
+    for name, numbers in {"none": NONE, "one": ONE}.items():
+        seconds = time_steps(run, engine, runner, StepShape(1, tokens, 0, list(numbers)))
+        yield Figure(f"prompt of {tokens}, {name}", seconds * 1e3, "ms a step")
 
 
 @contextmanager
