@@ -1,4 +1,4 @@
-"""What other threads ask of the engine's thread."""
+"""The commands that other threads send to the engine's thread: submit, abort, a background task, stop."""
 
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""What a LocalBackend knows of the model that its engine computes."""
+"""BackendModel: the facts of a model that requests and answers depend on, such as context and end tokens."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""What serves whole models that jobs have trained, and the adapters over them."""
+"""ModelHost: the interface to what serves fully fine-tuned models, and the adapters over them."""
 
 from pathlib import Path
 from typing import Protocol

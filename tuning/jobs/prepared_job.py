@@ -1,4 +1,4 @@
-"""What the validation of a job's files found out."""
+"""PreparedJob: the result of the validation of a job's files: what will be trained, or the errors."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

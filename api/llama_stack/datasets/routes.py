@@ -1,4 +1,4 @@
-"""What the dataset routes do: they translate between bodies and the tuning service's datasets."""
+"""The views of the dataset routes: they translate between bodies and the tuning service's datasets."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What the post-training routes do: they translate between bodies and the tuning service's jobs."""
+"""The views of the post-training routes: they translate between bodies and the tuning service's jobs."""
 
 from flask import request
 

@@ -1,4 +1,4 @@
-"""What a request asks of the sampler, found once an answer, and the rows of a step grouped by it.
+"""Decides once for an answer which parts of the sampler it needs, and groups the rows of a step by them.
 
 Knows processors and warpers by their names and conditions; changes no logits.
 """

@@ -1,4 +1,4 @@
-"""The times at which sequences end. Knows ids."""
+"""The deadlines of sequences, the next one first: a sequence ends when its time has come. Knows ids."""
 
 import heapq
 import time

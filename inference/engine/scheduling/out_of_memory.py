@@ -1,4 +1,4 @@
-"""What follows when memory runs out: the next step is smaller, or all that the scheduler knows is discarded.
+"""Handles a step that ran out of memory: shrinks the next step, or discards all that the scheduler knows.
 
 Knows the scheduler and its KV memory; knows no outputs.
 """

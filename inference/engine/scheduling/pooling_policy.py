@@ -1,4 +1,4 @@
-"""What sequences that are pooled into embeddings may take from answers: half of the rows and of the time.
+"""Limits the embeddings beside answers: pooled sequences get half of the rows and of the time at most.
 
 The scheduler gets the policy with the first of them. In all else they come behind answers by their priority.
 """

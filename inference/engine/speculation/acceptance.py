@@ -1,4 +1,4 @@
-"""How likely drafts are accepted, and how many are worth computing.
+"""Estimates the acceptance rate of drafts, and how many of them are worth computing.
 
 A draft is accepted only if the sampler selects the same token, so drafts never change an answer.
 """

@@ -1,4 +1,4 @@
-"""Which files of the cache go: those that no start would use any more."""
+"""Removes packed weights from the cache that no start would use any more."""
 
 import contextlib
 import logging
