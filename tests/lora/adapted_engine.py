@@ -32,14 +32,16 @@ class AdaptedEngine:
         model: PreTrainedModel,
         kinds: Sequence[str] = select_runner.RUNNERS,
         speculate: int = 0,
+        max_batch_total_tokens: int | None = None,
         **options: Any,
     ) -> None:
-        selected = select_runner.select_runner(
-            model,
-            select_runner.RunnerLimits(max_sequences=6, context=64, kv_memory_bytes=1 << 24),
-            allowed_runners=kinds,
-            **options,
+        limits = select_runner.RunnerLimits(
+            max_sequences=6,
+            context=64,
+            kv_memory_bytes=1 << 24,
+            max_batch_total_tokens=max_batch_total_tokens,
         )
+        selected = select_runner.select_runner(model, limits, allowed_runners=kinds, **options)
         self.model = model
         self.runner = AdapterRunner(model, selected.runner, options.get("deterministic", False))
         self.engine = Engine(
