@@ -129,14 +129,10 @@ def expected_answers(
 
 def select_runners(model: Any) -> list[select_runner.SelectedRunner]:
     """The correct runners of each kind that a server could select for the model."""
-    select = partial(
-        select_runner.select_runner,
-        model,
-        max_sequences=generate.ROWS,
-        context=generate.CONTEXT,
-        kv_memory_bytes=KV_BYTES,
-        timed=False,
+    limits = select_runner.RunnerLimits(
+        max_sequences=generate.ROWS, context=generate.CONTEXT, kv_memory_bytes=KV_BYTES
     )
+    select = partial(select_runner.select_runner, model, limits, timed=False)
     first = select()
     second = select(allowed_runners=("contiguous", "uncached")) if first.runner_kind == "paged" else first
     selected = [first, second] if second.runner_kind == "contiguous" != first.runner_kind else [first]
