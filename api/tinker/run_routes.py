@@ -134,7 +134,7 @@ def load_weights() -> dict[str, Any]:
 
 
 def get_info(models: Models) -> dict[str, Any]:
-    run = require_runs().run(read_struct(RunBody).model_id)
+    run = require_runs().open_run(read_struct(RunBody).model_id)
     info = models.own.card.info
     model_name = run.options.base_model
     return {
@@ -233,8 +233,12 @@ def retrieve_future() -> Response:
 
 
 def sample_promise(request_id: str) -> SamplePromise:
-    """The promise of samples. Who asks for it needs no poll to learn of its end. Raises UnknownSample."""
+    """The promise of samples. Who asks for it needs no poll to learn of its end.
+
+    Raises UnknownSample, and BadRequest once the session is finished.
+    """
     service = current_service()
     if service is not None:
+        service.runs.require_unfinished(request_id)
         service.runs.pending_samples.remove(request_id)
     return current_samples().find(request_id)

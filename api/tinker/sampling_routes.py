@@ -111,7 +111,7 @@ def find_sampled(model: SampledModel, models: Models) -> tuple[str, Served]:
 
 def retrieve_futures() -> Response:
     body = read_struct(RetrieveFutures)
-    sampler = require_runs().sampler(body.target.sampling_session_id)
+    sampler = require_runs().open_sampler(body.target.sampling_session_id)
     samples = current_samples()
     for request_id in body.retrieved_request_ids:
         samples.forget(request_id)

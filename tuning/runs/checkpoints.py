@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from inference.database import Database
-from inference.errors import BadRequest, ServerError, Unavailable
+from inference.errors import BadRequest, ServerError
 from tuning.jobs.fine_tuned_models import FineTunedModels
 from tuning.runs.paths import CheckpointPath, parse_path
 from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, latest, require
@@ -94,7 +94,7 @@ class Checkpoints:
     def load(self, name: str, folder: Path, *, is_listed: bool = True) -> None:
         """Serve the adapter in `folder` under this name; perhaps in no list of models. Raises ServerError."""
         if not self._models.serves_adapters:
-            raise Unavailable("the served model takes no adapters: checkpoints cannot be sampled")
+            raise BadRequest("", "the served model takes no adapters: checkpoints cannot be sampled")
         self._models.load(name, folder, is_listed=is_listed)
 
     def ensure_loaded(self, checkpoint: RunCheckpoint) -> None:

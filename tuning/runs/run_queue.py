@@ -1,16 +1,20 @@
 """The requests to one run, in the order of their seq_ids; a request that comes again is the same one.
 
-Knows numbers and promises; not what a request does. Belongs to the thread of the runs.
+Knows numbers, sizes and promises; not what a request does. Belongs to the thread of the runs.
 """
 
 import time
 from dataclasses import dataclass
 
+import msgspec
+
 from inference.errors import BadRequest
+from inference.finding import format_size
 from tuning.runs.promise import Promise
-from tuning.runs.types import Failure, RejectedRequest, RunRequest
+from tuning.runs.types import Failure, ForwardBackward, RejectedRequest, RunRequest
 
 GAP_S = 120.0  # requests wait so long for one with a lower seq_id that has not arrived
+MAX_GAP_BYTES = 10**9  # that the requests of all runs behind missing ones take
 MAX_IN_FLIGHT = 100_000  # seq_ids from the next one on that a client may have sent
 LOST = "the server was killed before it had executed this request: send it again"
 CREATION = 0  # the seq_id of a run's creation
@@ -23,18 +27,22 @@ class QueuedRequest:
     seq_id: int
     request: RunRequest
     promise: Promise
+    num_bytes: int = 0
     is_lost: bool = False
 
 
 class RunQueue:
     """The requests to one run.
 
-    next_seq_id  of the request that is to run next; those before it are done or running
-    is_restored  an earlier server has created the run, and may have been killed with requests to it
+    next_seq_id     of the request that is to run next; those before it are done or running
+    missing_seq_id  the first that has not arrived
+    gap_bytes       that the requests behind it take
+    is_restored     an earlier server has created the run, and may have been killed with requests to it
     """
 
     def __init__(self, run_id: str, next_seq_id: int = CREATION + 1, *, is_restored: bool = False) -> None:
         self.run_id, self.next_seq_id, self.is_restored = run_id, next_seq_id, is_restored
+        self.missing_seq_id, self.gap_bytes = next_seq_id, 0
         self.promises: dict[int, Promise] = {}
         self.waiting: dict[int, QueuedRequest] = {}
         self.last_arrival = time.monotonic()
@@ -43,10 +51,11 @@ class RunQueue:
         """The promise of this seq_id, perhaps a new one."""
         return self.promises.setdefault(seq_id, Promise(f"{self.run_id}:{seq_id}"))
 
-    def add(self, seq_id: int, request: RunRequest) -> Promise:
+    def add(self, seq_id: int, request: RunRequest, max_gap_bytes: int = MAX_GAP_BYTES) -> Promise:
         """Queue a request; its promise. A repeated one has the promise that it had.
 
-        Raises BadRequest for a seq_id that is far ahead: the run would have to go on behind it.
+        One that waits for a missing request is refused where those that wait take `max_gap_bytes`. Raises
+        BadRequest for a seq_id that is far ahead: the run would have to go on behind it.
         """
         if seq_id in self.promises:
             return self.promises[seq_id]
@@ -58,8 +67,10 @@ class RunQueue:
             message = f"seq_id {seq_id} is over, and its result gone: the run is at {self.next_seq_id}"
             promise.resolve(Failure(message=message, category="server" if self.is_restored else "user"))
             return promise
-        self.last_arrival = time.monotonic()
-        self.waiting[seq_id] = QueuedRequest(seq_id, request, promise)
+        num_bytes = bytes_of(request)
+        if seq_id > self.missing_seq_id and self.gap_bytes + num_bytes > max_gap_bytes:
+            request, num_bytes = self._refusal(num_bytes, max_gap_bytes), 0
+        self._put(QueuedRequest(seq_id, request, promise, num_bytes))
         return promise
 
     def add_lost(self, seq_id: int, message: str = LOST) -> Promise:
@@ -68,10 +79,25 @@ class RunQueue:
             return self.add(seq_id, RejectedRequest(message=message))
         promise = self.promise(seq_id)
         promise.resolve(Failure(message=message, category="server"))
-        self.last_arrival = time.monotonic()
         request = RejectedRequest(message=message, category="server")
-        self.waiting[seq_id] = QueuedRequest(seq_id, request, Promise(promise.request_id), is_lost=True)
+        self._put(QueuedRequest(seq_id, request, Promise(promise.request_id), is_lost=True))
         return promise
+
+    def _put(self, queued: QueuedRequest) -> None:
+        self.last_arrival = time.monotonic()
+        self.waiting[queued.seq_id] = queued
+        self.gap_bytes += queued.num_bytes
+        self._find_missing()
+
+    def _find_missing(self) -> None:
+        while self.missing_seq_id in self.waiting:
+            self.gap_bytes -= self.waiting[self.missing_seq_id].num_bytes
+            self.missing_seq_id += 1
+
+    def _refusal(self, num_bytes: int, max_gap_bytes: int) -> RejectedRequest:
+        size, limit = format_size(self.gap_bytes + num_bytes), format_size(max_gap_bytes)
+        message = f"{size} would wait for seq_id {self.missing_seq_id}, at most {limit} may: send it first"
+        return RejectedRequest(message=message)
 
     def is_in_reach(self, seq_id: int) -> bool:
         return seq_id < self.next_seq_id + MAX_IN_FLIGHT
@@ -100,8 +126,17 @@ class RunQueue:
         self.next_seq_id = max(arrivals) + 1
         for seq_id in [seq_id for seq_id in self.waiting if seq_id < self.next_seq_id]:
             self.waiting.pop(seq_id).promise.resolve(Failure(message=message, category="user"))
+        self.missing_seq_id, self.gap_bytes = self.next_seq_id, 0  # what is left are lost ones, without bytes
+        self._find_missing()
 
     def remove_expired(self) -> None:
         """Forget results that nobody will fetch any more."""
         for seq_id in [seq_id for seq_id, promise in self.promises.items() if promise.is_expired]:
             del self.promises[seq_id]
+
+
+def bytes_of(request: RunRequest) -> int:
+    """What a request takes while it waits: the arrays of a pass, the texts of others."""
+    if isinstance(request, ForwardBackward):
+        return sum(datum.num_bytes for datum in request.data)
+    return len(msgspec.msgpack.encode(request))

@@ -15,7 +15,7 @@ from inference.errors import NotFound, short
 from tuning.commands import Commands
 from tuning.runs.executor import RunExecutor
 from tuning.runs.promise import Promise
-from tuning.runs.run_queue import CREATION, LOST, QueuedRequest, RunQueue
+from tuning.runs.run_queue import CREATION, LOST, MAX_GAP_BYTES, QueuedRequest, RunQueue
 from tuning.runs.saved_queues import restore_queues, save_queues
 from tuning.runs.types import CreateRun, Failure, RunInfo, RunRequest, RunResult
 
@@ -107,7 +107,9 @@ class RunScheduler:
         return self._queues[run_id].add(CREATION, request)
 
     def _submit(self, run_id: str, seq_id: int, request: RunRequest) -> Promise:
-        return self._find(run_id).add(seq_id, request)
+        run_queue = self._find(run_id)
+        others = [each for each in self._queues.values() if each.gap_bytes and each is not run_queue]
+        return run_queue.add(seq_id, request, MAX_GAP_BYTES // (1 + len(others)))
 
     def _find_promise(self, run_id: str, seq_id: int) -> Promise:
         run_queue = self._find(run_id)

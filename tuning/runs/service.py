@@ -159,15 +159,20 @@ class TrainingRuns:
         return self._scheduler.submit(run_id, seq_id, request)
 
     def promise(self, request_id: str) -> Promise:
-        """Raises NotFound."""
+        """Raises NotFound, and BadRequest once the session is finished."""
         run_id, _, number = request_id.rpartition(":")
         if not (number.isascii() and number.isdecimal()) or len(number) > MAX_DIGITS:
             raise NotFound(f"there is no request {short(request_id)}")
+        self.require_unfinished(run_id)
         return self._scheduler.promise(run_id, int(number))
 
+    def require_unfinished(self, id: str) -> None:
+        """Raises BadRequest once the session of a run, a sampling session or a request is finished."""
+        self._sessions.require_unfinished(session_of(id))
+
     def unload(self, run_id: str) -> None:
-        """Free the run's memory until its next request. Raises NotFound."""
-        self._sessions.require_open(self.run(run_id).session_id)
+        """Free the run's memory until its next request. Raises as `open_run`."""
+        self.open_run(run_id)
         self._scheduler.execute(partial(self._residents.park, run_id))
 
     def create_sampler(
@@ -223,6 +228,12 @@ class TrainingRuns:
     def run(self, run_id: str) -> RunInfo:
         """Raises NotFound."""
         run: RunInfo = self._database.run(require, RUN_INFOS, run_id)
+        return run
+
+    def open_run(self, run_id: str) -> RunInfo:
+        """Raises NotFound, and BadRequest once its session is finished."""
+        run = self.run(run_id)
+        self._sessions.require_open(run.session_id)
         return run
 
     def checkpoints(self, run_id: str | None = None) -> list[RunCheckpoint]:

@@ -52,10 +52,15 @@ class Sessions:
     def require_open(self, id: str) -> ClientSession:
         """Raises NotFound, and BadRequest once it is finished."""
         session = self.get(id)
-        if session.is_finished:
-            raise BadRequest("session_id", "is finished: create a new session", id)
+        self.require_unfinished(id)
         self._signs[id] = time.monotonic()
         return session
+
+    def require_unfinished(self, id: str) -> None:
+        """Raises BadRequest once the session is finished. No effect on one that is unknown."""
+        session: ClientSession | None = self._database.run(SESSIONS.find, id)
+        if session is not None and session.is_finished:
+            raise BadRequest("session_id", "is finished: create a new session", id)
 
     def finish(self, id: str) -> None:
         """Raises NotFound."""

@@ -32,6 +32,12 @@ class Datum:
     def __len__(self) -> int:
         return len(self.token_ids)
 
+    @property
+    def num_bytes(self) -> int:
+        return sum(
+            np.asarray(each).nbytes for each in (self.token_ids, self.target_ids, *self.inputs.values())
+        )
+
     def input(self, name: str, default: float | None) -> Array:
         """The numbers of an input, float32; `default` for each target if the datum does not have it."""
         if name not in self.inputs and default is not None:

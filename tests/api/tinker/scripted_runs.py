@@ -65,12 +65,20 @@ class ScriptedRuns:
             raise NotFound(f"there is no request {request_id}")
         return self.promises[request_id]
 
+    def require_unfinished(self, id: str) -> None:
+        if id.startswith("closed:"):
+            raise BadRequest("session_id", "is finished: create a new session", "closed")
+
     def unload(self, run_id: str) -> None: ...
 
     def run(self, run_id: str) -> RunInfo:
         return RunInfo(
             id=run_id, session_id=SESSION, options=RunOptions(base_model="alias"), created=1, folder=""
         )
+
+    def open_run(self, run_id: str) -> RunInfo:
+        self.require_unfinished(run_id)
+        return self.run(run_id)
 
     def checkpoints(self, run_id: str | None = None) -> list[RunCheckpoint]:
         options = RunOptions(base_model="alias")
@@ -108,6 +116,7 @@ class ScriptedRuns:
         )
 
     def open_sampler(self, sampler_id: str) -> SamplingSession:
+        self.require_unfinished(sampler_id)
         return self.sampler(sampler_id)
 
     def served_model(self, base_model: str | None, model_path: str | None) -> str:

@@ -187,3 +187,17 @@ def test_unloading_is_done_at_once(api: FlaskClient) -> None:
     request_id = api.post("/api/v1/unload_model", json={"model_id": RUN}).json["request_id"]
     reply = api.post("/api/v1/retrieve_future", json={"request_id": request_id}).json
     assert reply == {"type": "unload_model", "model_id": RUN}
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("get_info", {"model_id": "closed:train:0"}),
+        ("retrieve_future", {"request_id": "closed:sample:0:3"}),
+        ("retrieve_futures", {"target": {"sampling_session_id": "closed:sample:0"}}),
+    ],
+)
+def test_a_finished_session_shows_nothing_more(api: FlaskClient, path: str, body: dict[str, Any]) -> None:
+    reply = api.post(f"/api/v1/{path}", json=body)
+    assert reply.status_code == 400
+    assert reply.json == {"detail": "session_id is finished: create a new session, got 'closed'"}

@@ -2,12 +2,14 @@
 
 from random import Random
 
+import numpy as np
 import pytest
 
 from inference.errors import BadRequest
 from tuning.runs import run_queue
 from tuning.runs.run_queue import RunQueue
-from tuning.runs.types import Failure, RejectedRequest, StepOutcome
+from tuning.runs.types import Failure, ForwardBackward, RejectedRequest, SaveWeights, StepOutcome
+from tuning.trainer.datum import Datum
 
 REQUEST = RejectedRequest(message="x")
 DONE = StepOutcome(metrics={})
@@ -88,3 +90,35 @@ def test_a_result_stays_until_it_was_fetched_for_a_while(monkeypatch: pytest.Mon
     assert promise.result() is DONE
     queue.remove_expired()
     assert not queue.promises
+
+
+def make_pass(num_bytes: int) -> ForwardBackward:
+    tokens = np.zeros(num_bytes // 16, np.int64)
+    return ForwardBackward(data=[Datum(tokens, tokens)], loss_fn="cross_entropy")
+
+
+def test_requests_behind_a_missing_one_take_limited_memory() -> None:
+    queue = RunQueue("run")
+    waiting = [queue.add(seq_id, make_pass(1600), max_gap_bytes=4000) for seq_id in (4, 3, 2, 5)]
+    assert queue.gap_bytes == 3200
+    queue.add(1, make_pass(4800), max_gap_bytes=4000)  # it waits for none
+    queue.add(6, make_pass(4800), max_gap_bytes=4000)
+    assert queue.gap_bytes == 0
+    requests = []
+    while queue.is_ready:
+        requests.append(queue.take().request)
+    refused = [each for each in requests if isinstance(each, RejectedRequest)]
+    message = "4.8 kB would wait for seq_id 1, at most 4.0 kB may: send it first"
+    assert requests[1:3] != refused == [RejectedRequest(message=message)] * 2
+    assert len(requests) == 6 and not any(promise.is_resolved for promise in waiting)
+
+
+def test_a_long_text_behind_a_missing_request_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    queue = RunQueue("run")
+    queue.add(2, SaveWeights(name="a", user_metadata={"key": "x" * 5000}), max_gap_bytes=4000)
+    assert queue.gap_bytes == 0
+    queue.add(3, SaveWeights(name="a", user_metadata={"key": "x" * 3000}), max_gap_bytes=4000)
+    assert 3000 < queue.gap_bytes < 4000
+    monkeypatch.setattr(run_queue, "GAP_S", 0.0)
+    queue.fail_gap()
+    assert queue.gap_bytes == 0 and queue.missing_seq_id == 4

@@ -6,7 +6,10 @@ import pytest
 from inference.errors import BadRequest, NotFound
 from tests.tuning.runs.conftest import RunClient, RunServers, make_options, wait_for
 from tests.tuning.runs.passes import DATA, FORWARD, PASS, STEP, loss
+from tuning.runs import scheduler
+from tuning.runs.run_queue import bytes_of
 from tuning.runs.types import (
+    Failure,
     ForwardBackward,
     LoadWeights,
     OptimStep,
@@ -168,3 +171,29 @@ def test_repeated_requests_are_the_same(client: RunClient) -> None:
     for unknown in (f"{run_id}:2", f"{run_id}:x", "x:train:0:1", "", f"{run_id}:{10**30}"):
         with pytest.raises(NotFound):
             client.runs.promise(unknown)
+
+
+def test_a_finished_session_shows_no_run_and_no_result(client: RunClient) -> None:
+    finished = RunClient(client.runs)
+    run_id = finished.create_run()
+    promise = finished.send(run_id, FORWARD)
+    finished.expect(promise)
+    client.runs.finish(finished.session_id)
+    for call, name in ((client.runs.promise, promise.request_id), (client.runs.open_run, run_id)):
+        with pytest.raises(BadRequest, match="session_id is finished: create a new session"):
+            call(name)
+    assert client.runs.run(run_id).id == run_id  # in lists
+
+
+def test_runs_share_the_memory_of_what_waits_for_missing_requests(
+    client: RunClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    size = 2 * bytes_of(PASS)
+    monkeypatch.setattr(scheduler, "MAX_GAP_BYTES", size)
+    first, second = client.create_run(90), client.create_run(91)
+    promises = [client.runs.submit(run_id, seq_id, PASS) for run_id in (first, second) for seq_id in (3, 2)]
+    for run_id in (first, second):
+        client.call(run_id, PASS)
+    results = [wait_for(promise) for promise in promises]
+    failures = [result.message for result in results if isinstance(result, Failure)]
+    assert failures == [f"{size} bytes would wait for seq_id 1, at most {size // 2} bytes may: send it first"]
