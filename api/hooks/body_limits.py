@@ -54,5 +54,6 @@ def install(app: Flask, max_body_bytes: int) -> None:
 
 def too_large(limit: int) -> TooLarge:
     return TooLarge(
-        f"the body exceeds {limit} bytes: send a smaller one. MAX_BODY_MB is the limit of most routes"
+        f"the body exceeds {limit} bytes: send a smaller one. MAX_BODY_MB is the limit of most routes, "
+        "MAX_FILE_MB that of uploaded files"
     )

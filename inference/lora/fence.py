@@ -23,33 +23,38 @@ class Fence:
         self._folders = [Path(os.path.abspath(Path(folder).expanduser())) for folder in folders]
 
     def find(self, path: str) -> Path | None:
-        """The folder or file that `path` means, with links resolved; None if none lies below the folders.
+        """The folder or GGUF file that `path` means, with links resolved; None if there is none inside.
 
-        A relative path is tried below each of them.
+        A relative path is tried below each of the folders.
         """
-        if not path or len(path) > MAX_PATH_CHARS or "\0" in path:
-            return None
-        found_folders = (find_below(folder, path) for folder in self._folders)
-        return next((folder for folder in found_folders if folder), None)
+        places = (resolve_below(folder, path) for folder in self._folders)
+        return next(
+            (place for place in places if place and (os.path.isdir(place) or is_gguf_file(place))), None
+        )
+
+    def encloses(self, path: str) -> bool:
+        """Whether `path` means a place below one of the folders, whether or not something is there."""
+        return any(resolve_below(folder, path) for folder in self._folders)
 
 
-def find_below(folder: Path, path: str) -> Path | None:
-    """The existing folder or GGUF file that `path` means strictly below `folder`; None if there is none."""
+def resolve_below(folder: Path, path: str) -> Path | None:
+    """The place strictly below `folder` that `path` means, with links resolved; None if it is elsewhere."""
+    if not path or len(path) > MAX_PATH_CHARS or "\0" in path:
+        return None
     candidate = Path(os.path.normpath(folder / path))
     resolved_folder = Path(os.path.realpath(folder))
     if not (is_below(candidate, folder) or is_below(candidate, resolved_folder)):
         return None  # not looked up: nothing outside is touched
     try:
-        resolved = candidate.resolve(strict=True)
-        is_adapter = resolved.is_dir() or is_gguf_file(resolved)
-        return resolved if is_below(resolved, resolved_folder) and is_adapter else None
-    except (OSError, RuntimeError):  # absent, no permission, a loop of links
+        resolved = candidate.resolve()
+        return resolved if is_below(resolved, resolved_folder) else None
+    except (OSError, RuntimeError):  # no permission, a loop of links
         return None
 
 
 def is_gguf_file(path: Path) -> bool:
     """Whether an adapter in llama.cpp's form may be there."""
-    return path.suffix == GGUF and path.is_file()
+    return path.suffix == GGUF and os.path.isfile(path)
 
 
 def is_below(path: Path, folder: Path) -> bool:

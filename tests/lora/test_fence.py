@@ -51,6 +51,20 @@ def test_no_other_path_is_found(root: Path, path: str) -> None:
     assert Fence([str(root / "allowed")]).find(path.format(root=root)) is None
 
 
+@pytest.mark.parametrize(
+    "path", ["poet", "none", "none/deeper", "inside/new", "{root}/allowed/new", "poet/a.txt"]
+)
+def test_a_place_below_is_enclosed_whether_or_not_it_exists(root: Path, path: str) -> None:
+    assert Fence([str(root / "allowed")]).encloses(path.format(root=root))
+
+
+@pytest.mark.parametrize(
+    "path", ["", ".", "../none", "out", "out/new", "/none", "{root}/allowed-too/new", "a\0b"]
+)
+def test_no_other_place_is_enclosed(root: Path, path: str) -> None:
+    assert not Fence([str(root / "allowed")]).encloses(path.format(root=root))
+
+
 def test_a_relative_path_is_tried_below_each_folder(root: Path) -> None:
     fence = Fence([str(root / "none"), str(root / "outside"), str(root / "allowed")])
     assert fence.find("secret") == root / "outside/secret"
@@ -73,7 +87,7 @@ def test_nothing_outside_is_looked_up(root: Path, monkeypatch: pytest.MonkeyPatc
     fence = Fence([str(root / "allowed")])
     assert fence.find("poet")
     monkeypatch.setattr(Path, "resolve", lambda *_, **__: pytest.fail("looked up"))
-    monkeypatch.setattr(Path, "is_dir", lambda *_: pytest.fail("looked up"))
+    monkeypatch.setattr(os.path, "isdir", lambda *_: pytest.fail("looked up"))
     assert fence.find(str(root / "outside/secret")) is None
     assert fence.find("../outside/secret") is None
     assert os.path.exists(root / "outside/secret")

@@ -74,8 +74,8 @@ class RequestParser:
         model: str | None,
         method_hyperparameters: Mapping[str, Any],
     ) -> JobRequest:
-        if body.checkpoint_dir and self.fence.find(body.checkpoint_dir) is None:
-            raise BadRequest("checkpoint_dir", "must be null, or an existing folder below ADAPTER_DIRS")
+        if body.checkpoint_dir and not self.fence.encloses(body.checkpoint_dir):
+            raise BadRequest("checkpoint_dir", "must be null, or a folder below ADAPTER_DIRS")
         return JobRequest(
             job_id=body.job_uuid,
             model=self.models.resolve(model).card.name,

@@ -336,10 +336,9 @@ def test_a_loss_that_is_not_served_is_refused(
     assert (response.status_code, words in response.json["error"]["message"]) == (status, True), response.text
 
 
-def test_a_checkpoint_dir_inside_the_fence_is_accepted(
+def test_a_checkpoint_dir_inside_the_fence_need_not_exist(
     trainer_client: FlaskClient, tuning: TuningService, dataset: str, tmp_path: Any
 ) -> None:
-    (tmp_path / "adapters" / "a").mkdir(parents=True)
     body = new_body(checkpoint_dir=str(tmp_path / "adapters" / "a"))
     assert trainer_client.post("/v1/post-training/supervised-fine-tune", json=body).status_code == 200
 
