@@ -27,7 +27,7 @@ from settings.groups import ServerSettings
 from tuning.types import Checkpoint, Job, JobRequest
 
 MAX_LISTED = 10_000
-MISSING_JOB_UUID = "is required in the query: the clients 0.4.5 to 0.6.1 leave it out, 0.3 and 0.7 send it"
+MISSING_JOB_UUID = "is required: the clients 0.4.5 to 0.6.1 leave it out, 0.3 and 0.7 send it"
 
 
 class PostTrainingRoutes:
@@ -63,6 +63,8 @@ class PostTrainingRoutes:
         return job_logs(job, events[::-1])
 
     def cancel(self) -> None:
+        if not request.get_data():
+            raise BadRequest("job_uuid", MISSING_JOB_UUID)
         self.cancel_by_path(read_struct(CancelRequest).job_uuid)
 
     def cancel_by_path(self, job_uuid: str) -> None:

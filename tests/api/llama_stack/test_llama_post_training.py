@@ -362,7 +362,10 @@ def test_an_unknown_job_is_an_invalid_value(trainer_client: FlaskClient, name: s
     assert (cancel.status_code, cancel.json["detail"]) == (400, "Invalid value: Job 'x' not found")
 
 
-def test_a_client_that_leaves_out_the_job_reads_why(trainer_client: FlaskClient) -> None:
-    response = trainer_client.get("/v1alpha/post-training/job/status")
+@pytest.mark.parametrize(("method", "name"), [("GET", "status"), ("GET", "artifacts"), ("POST", "cancel")])
+def test_a_client_that_leaves_out_the_job_reads_why(
+    trainer_client: FlaskClient, method: str, name: str
+) -> None:
+    response = trainer_client.open(f"/v1alpha/post-training/job/{name}", method=method)
     assert response.status_code == 400
     assert "the clients 0.4.5 to 0.6.1 leave it out" in response.json["error"]["message"]
