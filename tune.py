@@ -26,6 +26,13 @@ from use import HOME, fill_defaults
 
 POLL_S = 0.5
 END_STATES = ("succeeded", "failed", "cancelled")
+WAITS: Mapping[str, str] = {  # what a job does before its first step, by its status
+    "validating_files": "checking the rows",
+    "queued": "waiting for its turn",
+    "running": "preparing the first step",
+    "paused": "paused",
+}
+INTERRUPTED = 128 + 2  # the shell's code for a program that SIGINT ended
 METHODS = ("supervised", "dpo", "orpo", "kto")
 HYPERPARAMETERS: Mapping[str, tuple[type, str]] = {
     "n_epochs": (int, "passes over the data"),
@@ -54,6 +61,9 @@ def main(arguments: list[str]) -> int:
     except RefusedRequest as error:
         print(f"tune: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("\ntune: interrupted", file=sys.stderr)
+        return INTERRUPTED
     except requests.ConnectionError:
         print(f"tune: no server answers at {options.url}: start it with python3 main.py", file=sys.stderr)
         return 1
@@ -103,7 +113,9 @@ def train(client: ServerClient, options: argparse.Namespace) -> int:
     try:
         job = watch(client, job["id"])
     except KeyboardInterrupt:
-        print(f"\nThe job goes on. To end it: POST {options.url}/v1/fine_tuning/jobs/{job['id']}/cancel")
+        print(
+            f"\nThe job goes on. To end it: curl -X POST {options.url}/v1/fine_tuning/jobs/{job['id']}/cancel"
+        )
         return 1
     if job["status"] != "succeeded":
         reason = (job["error"] or {}).get("message", "")
@@ -117,6 +129,7 @@ def train(client: ServerClient, options: argparse.Namespace) -> int:
 
 def dry_run(client: ServerClient, options: argparse.Namespace) -> int:
     body = job_body(client, options)
+    print("The server checks the rows, plans the memory and times a few steps", file=sys.stderr)
     try:
         report = client.post("/v1/fine_tuning/jobs", body | {"dry_run": True})
     finally:
@@ -154,7 +167,7 @@ def delete_files(client: ServerClient, body: Mapping[str, Any]) -> None:
 
 def watch(client: ServerClient, job_id: str) -> dict[str, Any]:
     """Show the job's events until it has ended. Returns the job."""
-    bar, shown_ids = ProgressBar(sys.stdout), set[str]()
+    bar, shown_ids, start = ProgressBar(sys.stdout), set[str](), time.monotonic()
     while True:
         job = client.get(f"/v1/fine_tuning/jobs/{job_id}")
         events = client.get(f"/v1/fine_tuning/jobs/{job_id}/events?limit=100")["data"]
@@ -169,6 +182,7 @@ def watch(client: ServerClient, job_id: str) -> dict[str, Any]:
         if job["status"] in END_STATES:
             bar.end()
             return job
+        bar.show_wait(WAITS[job["status"]], time.monotonic() - start)
         time.sleep(POLL_S)
 
 

@@ -16,6 +16,7 @@ from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models
 from tests.tuning.scripted_service import ROW
 from tuning.service import TuningService
+from tuning.terminal.server_client import ServerClient
 
 TRAINED = "ft:model:local:facts:"
 
@@ -76,6 +77,29 @@ def test_a_failed_job_exits_with_1_and_its_reason(
     assert "the job has failed: the loss is not finite" in capsys.readouterr().err
 
 
+def test_an_interrupt_ends_the_watching_and_says_how_to_end_the_job(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(tune.time, "sleep", interrupt)
+    assert run(url, write_rows(tmp_path, ROW)) == 1
+    printed = capsys.readouterr().out
+    assert f"The job goes on. To end it: curl -X POST {url}/v1/fine_tuning/jobs/ftjob-" in printed
+
+
+def test_an_interrupt_before_there_is_a_job_has_the_shells_code(
+    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*arguments: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ServerClient, "upload", interrupt)
+    assert run(url, write_rows(tmp_path, ROW), "--dry-run") == 130
+    assert capsys.readouterr().err.endswith("tune: interrupted\n")
+
+
 def test_an_invalid_line_is_named(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text(json.dumps(ROW) + "\n{\n")
@@ -120,7 +144,9 @@ def test_a_dry_run_leaves_no_job_and_no_file(
     url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], tuning: TuningService
 ) -> None:
     assert run(url, write_rows(tmp_path, ROW, ROW), "--dry-run", "--max-steps", "4") == 0
-    printed = capsys.readouterr().out
+    captured = capsys.readouterr()
+    printed = captured.out
+    assert captured.err == "The server checks the rows, plans the memory and times a few steps\n"
     assert "  rows                          2\n" in printed and "- 2 rows are cut" in printed
     assert "  estimated time             0:03\n" in printed
     assert not tuning.jobs.list(limit=10).values and not tuning.files.list(limit=10).values

@@ -19,7 +19,13 @@ class ProgressBar:
         self._now = now
         self._is_terminal = output.isatty()
         self._shown_line = ""
+        self._has_steps = False
         self._last_tenth = -1
+
+    def show_wait(self, state: str, elapsed_s: float) -> None:
+        """Before the first step: what the job does, and for how long it has been shown. Terminals only."""
+        if self._is_terminal and not self._has_steps:
+            self._replace_line(f"{state}  {format_duration(elapsed_s)}")
 
     def update(self, figures: Mapping[str, Any], estimated_finish: int | None) -> None:
         """Show a step. figures: of the event; estimated_finish: Unix time, None: unknown."""
@@ -27,26 +33,37 @@ class ProgressBar:
         if not step or not total or figures.get("learning_rate") is None:  # an evaluation
             return
         line = progress_line(figures, None if estimated_finish is None else estimated_finish - self._now())
+        self._has_steps = True
         if self._is_terminal:
-            self._output.write("\r" + line.ljust(len(self._shown_line)))
-            self._shown_line = line
+            self._replace_line(line)
         elif step * LINES_OF_FILE // total != self._last_tenth:
             self._last_tenth = step * LINES_OF_FILE // total
             self._output.write(line + "\n")
-        self._output.flush()
+            self._output.flush()
 
     def print_message(self, message: str) -> None:
         """Write a line above the bar."""
-        if self._shown_line:
-            self._output.write("\r" + " " * len(self._shown_line) + "\r")
+        self._erase_line()
         self._output.write(f"{message}\n{self._shown_line}")
         self._output.flush()
 
     def end(self) -> None:
-        """Leave the last state of the bar on its line."""
-        if self._shown_line:
+        """Leave the last state of the bar on its line, and nothing of a wait."""
+        if self._has_steps and self._shown_line:
             self._output.write("\n")
-            self._shown_line = ""
+        else:
+            self._erase_line()
+        self._output.flush()
+        self._shown_line = ""
+
+    def _replace_line(self, line: str) -> None:
+        self._output.write("\r" + line.ljust(len(self._shown_line)))
+        self._output.flush()
+        self._shown_line = line
+
+    def _erase_line(self) -> None:
+        if self._shown_line:
+            self._output.write("\r" + " " * len(self._shown_line) + "\r")
 
 
 def progress_line(figures: Mapping[str, Any], eta_s: float | None) -> str:

@@ -5,7 +5,7 @@ the header of a user's turn, whatever users ask (Magpie: Xu et al. 2024, arXiv:2
 of the same kind. Knows token ids and transformers' `generate`; neither text nor chat templates.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from random import Random
 from typing import Any
@@ -19,6 +19,8 @@ MAX_GIVEN_TOKENS = 64  # of a prompt's beginning
 MAX_PROMPT_TOKENS = 24  # that the model adds to it
 MAX_ANSWER_TOKENS = 64
 SAMPLED_ROWS = 64  # texts that are written at once
+
+Report = Callable[[int], None]  # called with how many texts are written so far
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +57,7 @@ def write_prompts(
     ending: Sequence[int],
     num_texts: int,
     random: Random,
+    report: Report = lambda num_written: None,
 ) -> list[WrittenText]:
     """Beginnings of random prompts, with what the model makes of them, up to where `ending` would begin."""
     beginnings = []
@@ -63,18 +66,22 @@ def write_prompts(
         length = random.randint(1, max(1, min(len(prompt) - len(ending), MAX_GIVEN_TOKENS)))
         beginnings.append(list(prompt[:length]))
     stops = {*end_tokens(base), *ending[:1]}
+    continuations = sample(base, beginnings, MAX_PROMPT_TOKENS, report)
     return [
         WrittenText(beginning + until(new, stops), len(beginning))
-        for beginning, new in zip(beginnings, sample(base, beginnings, MAX_PROMPT_TOKENS), strict=True)
+        for beginning, new in zip(beginnings, continuations, strict=True)
     ]
 
 
 def write_answers(
-    base: BaseModel, prompts: Sequence[WrittenText], ending: Sequence[int]
+    base: BaseModel,
+    prompts: Sequence[WrittenText],
+    ending: Sequence[int],
+    report: Report = lambda num_written: None,
 ) -> list[WrittenText]:
     """The prompts with the ending and the model's answers; each once, and none without a written token."""
     questions = [[*prompt.token_ids, *ending] for prompt in prompts]
-    replies = sample(base, questions, MAX_ANSWER_TOKENS)
+    replies = sample(base, questions, MAX_ANSWER_TOKENS, report)
     texts = {
         tuple(ids + reply): WrittenText(ids + reply, prompt.prefix_length)
         for prompt, ids, reply in zip(prompts, questions, replies, strict=True)
@@ -83,7 +90,12 @@ def write_answers(
 
 
 @torch.no_grad()
-def sample(base: BaseModel, prompts: Sequence[Sequence[int]], max_tokens: int) -> list[list[int]]:
+def sample(
+    base: BaseModel,
+    prompts: Sequence[Sequence[int]],
+    max_tokens: int,
+    report: Report = lambda num_written: None,
+) -> list[list[int]]:
     """What the model writes after each prompt, an end token included."""
     ends, written = end_tokens(base), list[list[int]]()
     config = GenerationConfig(
@@ -100,6 +112,7 @@ def sample(base: BaseModel, prompts: Sequence[Sequence[int]], max_tokens: int) -
         mask = torch.tensor([[0] * (width - len(row)) + [1] * len(row) for row in rows], device=base.device)
         output = base.causal.generate(ids, attention_mask=mask, generation_config=config)
         written += [until(row, ends, included=True) for row in output[:, width:].tolist()]
+        report(len(written))
     return written
 
 

@@ -90,6 +90,35 @@ def test_the_bar_is_written_again_on_its_line() -> None:
     assert output.getvalue().rstrip().endswith("100 %  step 20/20  loss 0.5000  900 tokens/s")
 
 
+def test_a_terminal_shows_what_the_job_waits_for_until_its_first_step() -> None:
+    output = Terminal()
+    bar = ProgressBar(output, now=lambda: 100)
+    bar.show_wait("checking the rows", 2.2)
+    bar.print_message("Files validated")
+    bar.show_wait("preparing the first step", 17)
+    bar.update(figures(1), None)
+    bar.show_wait("preparing the first step", 18)
+    waiting, erased, message, preparing, step = output.getvalue().split("\r")[1:]
+    assert waiting == "checking the rows  0:02" and erased.isspace() and len(erased) == len(waiting)
+    assert message == f"Files validated\n{waiting}" and preparing == "preparing the first step  0:17"
+    assert step.startswith("[##")
+
+
+def test_a_job_that_fails_before_its_first_step_leaves_no_line() -> None:
+    output = Terminal()
+    bar = ProgressBar(output)
+    bar.show_wait("checking the rows", 0)
+    bar.end()
+    line = "checking the rows  0:00"
+    assert output.getvalue() == f"\r{line}\r{' ' * len(line)}\r"
+
+
+def test_a_file_shows_no_wait() -> None:
+    output = io.StringIO()
+    ProgressBar(output).show_wait("checking the rows", 3)
+    assert not output.getvalue()
+
+
 def test_a_file_gets_a_line_for_each_tenth() -> None:
     output = io.StringIO()
     bar = ProgressBar(output, now=lambda: 0)

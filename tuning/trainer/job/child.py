@@ -62,6 +62,7 @@ def main(arguments: Sequence[str]) -> int:
 
 def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: StopRequest) -> None:
     """Load, encode and train. Raises whatever ends the job."""
+    progress.message("Loading the model")
     hyperparameters = spec.hyperparameters
     quantize = qlora_scheme(hyperparameters.quantize_base, spec.device)
     base = open_base(spec, quantize)

@@ -37,10 +37,7 @@ from tuning.types import NUM_CHECKPOINTS, JobSpec
 
 RUN_ID = "job"
 MAX_NOT_FINITE = 3  # steps in a row
-REHEARSES = (
-    "The job rehearses {count} texts that the model wrote, so that it keeps what it knows; "
-    "rehearsal 0 turns that off, for a style that every answer shall have"
-)
+SCORES = "The model scores the rows as it is now: the losses compare with that"
 TIMED_SAVE_STEP = 2  # after so many steps the state is saved once, so that the third step tells the time left
 
 
@@ -115,6 +112,7 @@ class TrainingJob:
             return
         logprobs = read_reference(self.folder)
         if logprobs is None:
+            self.progress.message(SCORES)
             logprobs = [values for data in all_data for values in score(self.trainer, RUN_ID, data.data)]
             save_reference(self.folder, logprobs)
         for data in all_data:
@@ -124,11 +122,10 @@ class TrainingJob:
     def _prepare_rehearsal(self) -> None:
         """Let the model that the job starts from write what it shall not forget, before its first step."""
         prompts = [prompt_of(datum) for datum in self.training_data.data]
+        num_steps, report = self.schedule.num_steps, self.progress.message
         self.rehearsal = prepare_rehearsal(
-            self.folder, self.trainer.base, prompts, self.spec, self.schedule.num_steps
+            self.folder, self.trainer.base, prompts, self.spec, num_steps, report
         )
-        if self.rehearsal:
-            self.progress.message(REHEARSES.format(count=len(self.rehearsal.data)))
 
     def _make_workload(self) -> JobWorkload:
         return make_workload(

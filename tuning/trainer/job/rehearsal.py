@@ -7,7 +7,7 @@ rows of a file.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from random import Random
@@ -25,6 +25,11 @@ from tuning.types import Hyperparameters, JobSpec
 
 REHEARSAL_FILE = "rehearsal.safetensors"
 MAX_TEXTS = 192  # in turn, each of them again and again: as many suffice as a few dozen facts displace
+WRITES = (
+    "The model writes {count} texts, which the job rehearses so that the model keeps what it knows; "
+    "rehearsal 0 turns that off, for a style that every answer shall have"
+)
+WRITTEN = "Rehearsal: {done} of {count} {what} written"
 NUM_CANDIDATES = 32  # tokens at each place whose probabilities are remembered, the most probable ones
 
 
@@ -55,18 +60,25 @@ class Rehearsal:
 
 
 def prepare_rehearsal(
-    folder: Path, base: BaseModel, prompts: Sequence[Sequence[int]], spec: JobSpec, num_steps: int
+    folder: Path,
+    base: BaseModel,
+    prompts: Sequence[Sequence[int]],
+    spec: JobSpec,
+    num_steps: int,
+    report: Callable[[str], None] = lambda sentence: None,
 ) -> Rehearsal | None:
     """The rehearsal of the job in `folder`, as it was saved there, or written now by the model as it is.
 
-    prompts  of its rows, token ids. None: the job does not rehearse
+    prompts  of its rows, token ids
+    report   is told how far the writing is
+    Returns None if the job does not rehearse.
     """
     per_step = count_per_step(spec.hyperparameters)
     if not per_step:
         return None
     data = read_rehearsal(folder)
     if data is None:
-        data = write_rehearsal(base, prompts, min(MAX_TEXTS, per_step * num_steps), spec.seed)
+        data = write_rehearsal(base, prompts, min(MAX_TEXTS, per_step * num_steps), spec.seed, report)
         save_rehearsal(folder, data)
     return Rehearsal(data, per_step) if data else None
 
@@ -81,14 +93,24 @@ def count_per_step(hyperparameters: Hyperparameters) -> int:
 
 @torch.no_grad()
 def write_rehearsal(
-    base: BaseModel, prompts: Sequence[Sequence[int]], num_texts: int, seed: int
+    base: BaseModel,
+    prompts: Sequence[Sequence[int]],
+    num_texts: int,
+    seed: int,
+    report: Callable[[str], None] = lambda sentence: None,
 ) -> list[Datum]:
     """Let the model as it is now write texts, each from the beginning of one of the prompts (token ids)."""
+
+    def report_written(what: str) -> Callable[[int], None]:
+        return lambda done: report(WRITTEN.format(done=done, count=num_texts, what=what))
+
+    report(WRITES.format(count=num_texts))
     random = Random(f"{seed} rehearsal")
     torch.manual_seed(seed)
     ending = common_ending(prompts)
-    written = write_prompts(base, prompts, ending, num_texts, random)
-    return [with_candidates(base, text) for text in write_answers(base, written, ending)]
+    written = write_prompts(base, prompts, ending, num_texts, random, report_written("questions"))
+    texts = write_answers(base, written, ending, report_written("answers"))
+    return [with_candidates(base, text) for text in texts]
 
 
 def with_candidates(base: BaseModel, text: WrittenText) -> Datum:

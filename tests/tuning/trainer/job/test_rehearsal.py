@@ -12,6 +12,7 @@ from tests.tuning.trainer.job.running import StopAfter, losses, of_type, run_job
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.job.rehearsal import (
     NUM_CANDIDATES,
+    WRITES,
     Rehearsal,
     count_per_step,
     prepare_rehearsal,
@@ -57,8 +58,16 @@ def test_the_texts_of_a_step_follow_from_its_rows() -> None:
 
 
 def test_texts_are_written_once_for_a_job(base: BaseModel, tmp_path: Path) -> None:
-    spec = job_spec(rehearsal=1)
-    first, again = (prepare_rehearsal(tmp_path, base, PROMPTS, spec, num_steps=3) for _ in range(2))
+    spec, sentences = job_spec(rehearsal=1), list[str]()
+    first, again = (
+        prepare_rehearsal(tmp_path, base, PROMPTS, spec, num_steps=3, report=sentences.append)
+        for _ in range(2)
+    )
+    assert sentences == [
+        WRITES.format(count=6),
+        "Rehearsal: 6 of 6 questions written",
+        "Rehearsal: 6 of 6 answers written",
+    ]
     assert first and again and 1 < len(first.data) <= 6
     for one, other in zip(first.data, again.data, strict=True):
         assert np.array_equal(one.token_ids, other.token_ids)
