@@ -7,7 +7,7 @@ from typing import Any
 from inference.errors import BadRequest
 from inference.finding import format_count
 from inference.text.chat_template import ChatTemplate
-from tuning.data.encoding_events import MAX_LISTED, EncodingEvents, list_lines
+from tuning.data.encoding_events import MAX_LISTED, SAME_ANSWERS, EncodingEvents, list_lines
 from tuning.data.examples import Dataset, Example, InvalidDataset, PreferencePair, RatedExample
 from tuning.data.row_encoder import RowEncoder, RowTooLong
 from tuning.data.row_forms import (
@@ -59,6 +59,7 @@ class DatasetEncoding:
         self._examples: list[Example] = []
         self._pairs: list[PreferencePair] = []
         self._rated_examples: list[RatedExample] = []
+        self._num_pairs = self._num_same = 0  # of preferences: all, and those with two equal answers
         self._cut_lines: list[int] = []
         self._cut_lengths: list[int] = []
 
@@ -81,8 +82,10 @@ class DatasetEncoding:
         match row:
             case Preference(chosen, rejected):
                 good, bad = (encode(each, line, self._events) for each in (chosen, rejected))
+                self._num_pairs += 1
                 if good == bad:
-                    raise BadRequest("", "has two answers that are the same: leave the row out")
+                    self._events.add(SAME_ANSWERS, line)
+                    self._num_same += 1
                 if self._method == "kto":
                     self._rated_examples += (RatedExample(good, True), RatedExample(bad, False))
                 else:
@@ -94,13 +97,15 @@ class DatasetEncoding:
                 self._examples.append(encode(row, line, self._events))
 
     def dataset(self) -> Dataset:
-        """All rows. Raises InvalidDataset if max_length cuts each of them."""
+        """All rows. Raises InvalidDataset if max_length cuts each of them, or none teaches a preference."""
         assert self._row_form is not None, "open_rows yields at least one row"
         if not (self._examples or self._pairs or self._rated_examples):
             shortest = min(filter(None, self._cut_lengths), default=0)
             fix = f"raise it to at least {shortest}, or shorten the rows" if shortest else "shorten the rows"
             limit = self._row_encoder.max_length
             raise InvalidDataset(None, f"max_length ({limit} tokens) cuts the answer of every row: {fix}")
+        if self._num_pairs and self._num_same == self._num_pairs:
+            raise InvalidDataset(None, "every row has two answers that are the same: nothing can be learned")
         return Dataset(
             row_form=self._row_form.name,
             examples=self._examples,

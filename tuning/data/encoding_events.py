@@ -20,6 +20,7 @@ TEMPLATE_START = "the chat template itself writes {} in front of the answer: the
 ADDED_END = "the chat template ends the last answer with no token of its own: {} is added and trained"
 UNTRAINED_END = "the chat template's generation block leaves out the end of the turn: it is not trained"
 EMPTY_ANSWER = "an answer is empty: only the end of its turn is trained"
+SAME_ANSWERS = "the two answers are the same: such a pair teaches no preference"
 NO_END = "the tokenizer has no end token: the end of the text is not trained"
 
 

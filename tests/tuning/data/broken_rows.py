@@ -250,9 +250,6 @@ BROKEN_PREFERENCES: dict[str, tuple[Any, str]] = {
         {**CHOSEN, "rejected": "b", "prompt": "x"},
         "rejected must be text or messages, as chosen is",
     ),
-    "equal conversations": (CHOSEN, "has two answers that are the same: leave the row out"),
-    "equal outputs": (OPENAI, "has two answers that are the same"),
-    "equal texts": ({"prompt": "x", "chosen": "y", "rejected": "y"}, "has two answers that are the same"),
     "a prompt that is a number": ({**CHOSEN, "prompt": 1}, "prompt must be a list, got 1"),
     "a prompt with an image": (
         {**CHOSEN, "prompt": [{"role": "user", "content": [{"type": "image"}]}]},

@@ -137,6 +137,28 @@ def test_only_what_differs_is_trained_in_a_pair_of_conversations(tmp_path: Path)
     assert trained_texts("chatml", pair.rejected) == ["A lazy dog.<|im_end|>"]
 
 
+@pytest.mark.parametrize("method", ["dpo", "orpo", "kto"])
+def test_a_pair_of_equal_answers_is_an_event(tmp_path: Path, method: Method) -> None:
+    equal = {"prompt": QUESTION, "chosen": [GOOD], "rejected": [GOOD]}
+    dataset = encode(tmp_path, "chatml", [equal, {**equal, "rejected": [BAD]}, equal], method)
+    assert len(dataset) == (6 if method == "kto" else 3)
+    sentence = "In 2 rows (lines 1, 3) the two answers are the same: such a pair teaches no preference."
+    assert dataset.events == (sentence,)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {"prompt": "The quick", "chosen": " fox", "rejected": " fox"},
+        {"prompt": QUESTION, "chosen": [GOOD], "rejected": [GOOD]},
+        {"input": {"messages": QUESTION}, "preferred_output": [GOOD], "non_preferred_output": [GOOD]},
+    ],
+)
+def test_a_file_without_any_preference_is_refused(tmp_path: Path, row: dict[str, Any]) -> None:
+    with pytest.raises(InvalidDataset, match="every row has two answers that are the same"):
+        encode(tmp_path, "chatml", [row, row], "dpo")
+
+
 @pytest.mark.parametrize("label", [True, False, "true", "false", 1, 0])
 def test_a_rating_has_a_label(tmp_path: Path, label: Any) -> None:
     row = {"prompt": QUESTION, "completion": [GOOD], "label": label}
