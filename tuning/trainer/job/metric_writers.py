@@ -94,8 +94,9 @@ class MetricWriters:
                     log.warning("no metrics to %s: %s", package, named_error(error))
 
     def write(self, step: int, fields: Mapping[str, Any]) -> None:
-        """fields: of a progress line; those that are numbers are written."""
-        figures = {name: float(value) for name, value in fields.items() if isinstance(value, int | float)}
+        """fields: of a progress line; its numbers are written, without the step, which goes with each."""
+        numbers = {name: float(value) for name, value in fields.items() if isinstance(value, int | float)}
+        figures = {name: value for name, value in numbers.items() if name != "step"}
         for package in list(self._writers):
             self._attempt(package, lambda writer: writer.write(step, figures))
 
