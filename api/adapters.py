@@ -12,9 +12,10 @@ from flask import Flask, current_app
 
 from hub.fetch_adapter import split_source
 from inference.backend import Adapters, Backend
-from inference.errors import BadRequest, ServerError
+from inference.errors import BadRequest, ServerError, short
 from inference.finding import Refused
 from inference.lora.adapter import AdapterCard, check_own_name
+from inference.lora.config import read_base_name
 from inference.lora.fence import Fence, is_gguf_file
 from inference.lora.sum import Summand, write_sum
 from inference.models import Models, UnknownModel, find_adapter, listed_adapters, shorten_name
@@ -68,20 +69,27 @@ class AdapterLoader:
         Blocks while files are fetched and read. The fields in errors are those of vLLM's request.
         base_model: a name of its model; None: of the one that has an adapter of this name, else Models.own
         """
-        adapters = require_adapters(self._choose_base(name, base_model))
+        base = self._choose_base(name, base_model)
+        adapters = require_adapters(base)
         self.check_name(name)
-        return adapters.load(name, self._folder(source), source, replace=replace)
+        folder = self._folder(source)
+        card = adapters.load(name, folder, source, replace=replace)
+        warn_of_other_base(base, folder, name)
+        return card
 
     def load_at_start(self, entry: AdapterEntry) -> AdapterCard:
         """Load an adapter of LORA_ADAPTERS, which may lie anywhere. Raises ServerError or Refused."""
-        adapters = require_adapters(self._models.own.backend)
+        base = self._models.own.backend
+        adapters = require_adapters(base)
         self.check_name(entry.name)
         folder = Path(entry.source).expanduser()
         if not folder.is_dir() and not is_gguf_file(folder):
             if self._fetch is None or split_source(entry.source) is None:
                 raise BadRequest("", f"{entry.source} is neither a folder nor owner/name on the Hub")
             folder = self._fetch(entry.source, entry.revision)
-        return adapters.load(entry.name, folder.resolve(), entry.source)
+        card = adapters.load(entry.name, folder.resolve(), entry.source)
+        warn_of_other_base(base, folder, entry.name)
+        return card
 
     def unload(self, name: str) -> None:
         """Raises UnknownModel, or IsBaseModel for the name of the model."""
@@ -136,6 +144,16 @@ def require_adapters(backend: Backend) -> Adapters:
     if adapters is None:
         raise BadRequest("", "this model is served without adapters")
     return adapters
+
+
+def warn_of_other_base(base: Backend, folder: Path, name: str) -> None:
+    """Log that a loaded adapter names another model, one of the same shapes."""
+    base_name = read_base_name(folder) if folder.is_dir() else ""
+    served_name = base.info().id
+    if base_name and served_name.rpartition("/")[2].lower() not in base_name.lower():
+        log.warning(
+            "adapter=%s was trained over %s, and is served over %s", name, short(base_name), served_name
+        )
 
 
 def load_adapters(models: Models, items: Iterable[str], fetch: FetchAdapter | None) -> str:

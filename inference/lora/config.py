@@ -41,7 +41,6 @@ class AdapterConfig:
     rank_pattern, alpha_pattern  r and alpha of modules that a pattern of names matches: the first one counts
     target_parameters            ends of the names of parameters with pairs that are no linear layer's weight
     token_ids                    trainable tokens, by the end of the embedding's name; "": of the embedding
-    base_name                    name of the base model; empty if unknown
     use_dora                     each pair has a magnitude vector
     """
 
@@ -51,7 +50,6 @@ class AdapterConfig:
     rank_pattern: Mapping[str, int]
     alpha_pattern: Mapping[str, float]
     token_ids: Mapping[str, Sequence[int]]
-    base_name: str
     target_parameters: Sequence[str] = ()
     use_dora: bool = False
 
@@ -92,10 +90,14 @@ def read_config(folder: Path, max_rank: int) -> AdapterConfig:
         },
         alpha_pattern=number_pattern(values, "alpha_pattern"),
         token_ids=trainable_tokens(values.get("trainable_token_indices")),
-        base_name=str(values.get("base_model_name_or_path") or ""),
         target_parameters=target_parameters(values.get("target_parameters")),
         use_dora=bool(values.get("use_dora")),
     )
+
+
+def read_base_name(folder: Path) -> str:
+    """The name or path of the model that the adapter in peft's form was trained over; empty if unknown."""
+    return str(read_values(folder / ADAPTER_CONFIG).get("base_model_name_or_path") or "")
 
 
 def read_values(path: Path) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Adapters from the Hub and from LORA_ADAPTERS, with a Hub on this machine."""
 
+import json
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -14,6 +15,7 @@ from api.adapters import FetchAdapter, load_adapters
 from api.services import Services
 from hub.client import Hub
 from hub.fetch_adapter import fetch_adapter
+from inference.errors import short
 from settings.groups import ServerSettings
 from tests.fakes import fake_hub
 from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models
@@ -114,6 +116,34 @@ def test_adapters_are_loaded_at_the_start_from_anywhere(
     models = make_models(backend)
     assert load_adapters(models, (f"mine={folder}", "acme/poet", str(folder)), fetch) == ""
     assert [card.name for card in backend.lora.cards()] == ["mine", "acme/poet", "poet"]
+
+
+@pytest.mark.parametrize(
+    ("base_name", "is_warned"),
+    [
+        ("", False),
+        ("fake/model", False),
+        ("/data/other--Model-4bit", False),
+        ("other/llama", True),
+        (7, True),
+    ],
+)
+def test_an_adapter_that_names_another_model_is_a_warning(
+    client: FlaskClient,
+    backend: FakeBackend,
+    folder: Path,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    base_name: object,
+    is_warned: bool,
+) -> None:
+    config = {"peft_type": "LORA", "base_model_name_or_path": base_name}
+    (folder / "adapter_config.json").write_text(json.dumps(config))
+    (tmp_path / "fence").mkdir()
+    folder.rename(tmp_path / "fence" / "poet")
+    assert load(client, "poet")[0] == 200
+    words = f"adapter=mine was trained over {short(str(base_name))}, and is served over fake/model"
+    assert (words in caplog.text) == is_warned
 
 
 @pytest.mark.parametrize(
