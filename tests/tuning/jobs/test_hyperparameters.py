@@ -27,7 +27,8 @@ def test_auto_null_and_absent_values_are_chosen() -> None:
 @pytest.mark.parametrize(
     ("num_examples", "batch_size", "n_epochs"),
     [
-        (24, 4, 20),
+        (24, 4, 30),
+        (64, 4, 30),
         (5, 4, 48),
         (2, 2, 50),
         (96, 4, 20),
@@ -42,6 +43,16 @@ def test_the_batch_grows_with_the_rows_and_few_rows_are_seen_more_often(
 ) -> None:
     resolved = resolve(num_examples)
     assert (resolved.batch_size, resolved.n_epochs) == (batch_size, n_epochs)
+
+
+@pytest.mark.parametrize(
+    ("method", "values"),
+    [("supervised", {"rehearsal": 0}), ("supervised", {"finetuning_type": "full"}), ("dpo", {}), ("kto", {})],
+)
+def test_what_does_not_rehearse_an_adapter_sees_few_rows_less_often(
+    method: Method, values: dict[str, Any]
+) -> None:
+    assert resolve(method=method, **values).n_epochs == 20
 
 
 def test_the_learning_rate_follows_the_hidden_size_the_method_and_the_multiplier() -> None:

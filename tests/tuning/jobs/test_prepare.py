@@ -16,10 +16,10 @@ from tuning.types import Hyperparameters, TrainingBase
 def test_rows_are_counted_and_auto_becomes_numbers(tmp_path: Path) -> None:
     prepared = prepare_rows(tmp_path, *ROWS)
     assert prepared.error is None and prepared.spec
-    assert (prepared.num_examples, prepared.num_cut, prepared.num_total_steps) == (24, 0, 120)
+    assert (prepared.num_examples, prepared.num_cut, prepared.num_total_steps) == (24, 0, 180)
     assert 0 < prepared.num_trained_tokens < prepared.num_tokens
     hyperparameters = prepared.spec.hyperparameters
-    assert (hyperparameters.n_epochs, hyperparameters.batch_size, hyperparameters.max_length) == (20, 4, 512)
+    assert (hyperparameters.n_epochs, hyperparameters.batch_size, hyperparameters.max_length) == (30, 4, 512)
     assert hyperparameters.learning_rate == pytest.approx(3.1e-3, rel=0.01)
 
 
