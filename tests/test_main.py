@@ -6,7 +6,7 @@ import platform
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -17,12 +17,21 @@ import torch
 import main
 from tests.fakes import fake_hub
 from tests.servers.certificate import make_certificate
+from tests.servers.forked_main import ForkedMain
 from tests.servers.main_process import OURS, ROOT, TIMEOUT_S, free_port, wait_for
 from tests.tiny_models import tiny
+
+MainProcess = subprocess.Popen[bytes] | ForkedMain
+StartMain = Callable[[list[str], dict[str, str]], MainProcess]
 
 
 def command(*arguments: str) -> list[str]:
     return [sys.executable, str(ROOT / "main.py"), *arguments]
+
+
+def execute(arguments: list[str], environment: dict[str, str]) -> subprocess.Popen[bytes]:
+    """main.py itself, started as ForkedMain starts a fork."""
+    return subprocess.Popen(command(*arguments), env=environment, cwd=ROOT)
 
 
 def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
@@ -33,20 +42,18 @@ def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]
 
 @contextmanager
 def serving(
-    *arguments: str, first: tuple[str, ...] = (), certificate: str = ""
-) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    *arguments: str, first: tuple[str, ...] = (), certificate: str = "", start: StartMain = ForkedMain
+) -> Iterator[tuple[MainProcess, str]]:
     """A server that is ready, and its URL. `first`: its first arguments. `certificate`: of its HTTPS."""
     port = free_port()
-    process = subprocess.Popen(
-        command(*first, f"--port={port}", *arguments), text=True, stdout=subprocess.PIPE, env=OURS, cwd=ROOT
-    )
+    process = start([*first, f"--port={port}", *arguments], OURS)
     url = f"{'https' if certificate else 'http'}://127.0.0.1:{port}"
     try:
         wait_for(process, url, certificate)
         yield process, url
     finally:
-        process.kill()
-        process.communicate()
+        process.send_signal(signal.SIGKILL)
+        process.wait(timeout=TIMEOUT_S)
 
 
 def test_the_version_is_the_projects(capsys: pytest.CaptureFixture[str]) -> None:
@@ -277,7 +284,8 @@ def test_a_missing_model_is_refused_with_a_table() -> None:
 @pytest.mark.slow
 def test_a_started_server_requires_its_key_and_stops_with_code_0(tmp_path: Path) -> None:
     flags = ("--served-names=mine", "--default-max-tokens=3", "--api-keys=sesame")
-    with serving(f"--model={tiny.llama(tmp_path)}", *flags) as (process, url), requests.Session() as client:
+    arguments = (f"--model={tiny.llama(tmp_path)}", *flags)
+    with serving(*arguments, start=execute) as (process, url), requests.Session() as client:
         body = {"model": "mine", "content": "hi"}
         assert client.post(f"{url}/inference/completion", json=body, timeout=60).status_code == 401
         client.headers = {"Authorization": "Bearer sesame"}

@@ -9,6 +9,7 @@ from pathlib import Path
 import requests
 
 from settings.sources import KNOWN_NAMES
+from tests.servers.forked_main import ForkedMain
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 120
@@ -21,7 +22,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def wait_for(process: subprocess.Popen[str], url: str, certificate: str = "") -> None:
+def wait_for(process: subprocess.Popen | ForkedMain, url: str, certificate: str = "") -> None:
     end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         assert process.poll() is None, "the server has ended"
