@@ -37,6 +37,7 @@ def test_files_with_slow_tests_start_first_and_keep_their_order() -> None:
     ]
 
 
-def test_tests_that_share_a_server_are_one_scope() -> None:
-    assert scope_of("tests/live/test_load.py::test_one") == scope_of("tests/live/test_page.py::test_two")
+def test_tests_that_share_a_server_or_a_browser_are_one_scope() -> None:
+    assert scope_of("tests/live/test_load.py::test_one") == scope_of("tests/live/test_answers.py::test_two")
+    assert scope_of("tests/live/pages/test_playground.py::test_one") == "tests/live/pages/"
     assert scope_of("tests/lora/test_sum.py::test_one[a::b]") == "tests/lora/test_sum.py"

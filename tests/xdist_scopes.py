@@ -1,14 +1,14 @@
 """How tests are distributed over processes: the tests of one scope run in one process, in order.
 
-A file is a scope, so that its fixtures are made once. A folder whose tests share a server and put load on it
-is one too.
+A file is a scope, so that its fixtures are made once. A folder whose tests share a server and put load on it,
+or share a browser, is one too.
 """
 
 from collections import Counter
 
 import pytest
 
-FOLDERS = ("tests/live/", "tests/clients/")
+FOLDERS = ("tests/live/pages/", "tests/live/", "tests/clients/")  # a folder precedes the one that contains it
 
 
 def scope_of(nodeid: str) -> str:

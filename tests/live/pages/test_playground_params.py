@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.live.browser_page import DIALECTS, SENT_TO, Page
+from tests.live.pages.browser_page import DIALECTS, SENT_TO, Page
 
 pytestmark = pytest.mark.slow
 

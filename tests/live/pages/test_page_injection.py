@@ -10,7 +10,7 @@ from selenium.webdriver import Chrome, Keys
 from inference.errors import BadRequest
 from tests.api.conftest import served
 from tests.fakes.fake_backend import FakeAdapters, FakeBackend, say
-from tests.live.browser_page import Page, visit
+from tests.live.pages.browser_page import Page, visit
 from tests.tuning.scripted_service import make_service
 
 pytestmark = pytest.mark.slow

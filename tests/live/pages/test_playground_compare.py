@@ -7,7 +7,7 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.support.ui import Select
 
-from tests.live.browser_page import Page, visit
+from tests.live.pages.browser_page import Page, visit
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, running_loop, start
 from tests.remote.openai_chunks import text_chunk
 from tests.servers.serving import ServerProcess, free_port, serving

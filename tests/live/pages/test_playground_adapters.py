@@ -7,7 +7,7 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.support.ui import Select
 
-from tests.live.browser_page import DIALECTS, Page, visit
+from tests.live.pages.browser_page import DIALECTS, Page, visit
 from tests.lora.demo_adapter import peft_answer, save_adapter
 from tests.servers.serving import ServerProcess, serving
 

@@ -9,7 +9,7 @@ from inference.backend_load import BackendLoad, Device
 from inference.errors import Unavailable
 from tests.api.conftest import served
 from tests.fakes.fake_backend import FakeBackend, say
-from tests.live.browser_page import DIALECTS, SENT_TO, Page, visit
+from tests.live.pages.browser_page import DIALECTS, SENT_TO, Page, visit
 
 GB = 10**9
 NAMELESS = """

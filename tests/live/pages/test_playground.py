@@ -3,7 +3,7 @@
 import pytest
 from selenium.webdriver import ActionChains, Keys
 
-from tests.live.browser_page import DIALECTS, SENT_TO, Page
+from tests.live.pages.browser_page import DIALECTS, SENT_TO, Page
 
 pytestmark = pytest.mark.slow
 

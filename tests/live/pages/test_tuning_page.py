@@ -14,7 +14,7 @@ from selenium.webdriver import Chrome, Keys
 from inference.types import GenerationRequest
 from tests.api.conftest import served
 from tests.fakes.fake_backend import FakeAdapters, FakeBackend, Script, say
-from tests.live.browser_page import Page, visit
+from tests.live.pages.browser_page import Page, visit
 from tests.tuning.scripted_service import ROW, RecordingHost, make_service
 from tuning.service import TuningService
 
