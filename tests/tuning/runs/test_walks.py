@@ -95,7 +95,7 @@ def assert_same(promise: Promise, expected: object) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seed", "num_requests"), [(0, 10), *(pytest.param(seed, 50, marks=pytest.mark.slow) for seed in (1, 2))]
+    ("seed", "num_requests"), [(0, 10), *(pytest.param(seed, 30, marks=pytest.mark.slow) for seed in (1, 2))]
 )
 def test_four_tenants_at_once_compute_what_each_computes_alone(
     servers: RunServers, seed: int, num_requests: int
