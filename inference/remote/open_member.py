@@ -12,13 +12,14 @@ from urllib.parse import urlsplit
 from inference.errors import ServerError, error_line
 from inference.remote.answer_settings import answer_settings, disagreement
 from inference.remote.detect import Detected
-from inference.remote.members.member import Member, ToText
+from inference.remote.members.member import Clean, Member, ToText
 from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
+from inference.remote.upstreams.cleaned_reader import with_cleaned_answers
 from inference.remote.upstreams.flavours import FLAVOURS
 from inference.remote.upstreams.gradio import GradioApi
 from inference.remote.upstreams.llamastack import LlamaStackApi
 from inference.remote.upstreams.openai import OpenAIApi
-from inference.remote.upstreams.prompt_types import as_text, prompt_type_of
+from inference.remote.upstreams.prompt_types import as_text, prompt_type_of, type_name_of
 from inference.remote.upstreams.tgi import TgiApi
 from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamTokenizer
 from settings.model_list import RemoteModel
@@ -68,9 +69,17 @@ def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tup
     api = APIS[kind](model, upstream_name, kind, detected.details)
     settings = answer_settings(detected.details)
     start_id = detected.start_id
-    to_text = text_maker(model, kind, local_tokenizer)
+    typed = with_prompt_type(model, model.upstream_name or upstream_name, local_tokenizer)
+    to_text, clean = text_form(typed, kind, local_tokenizer)
     member = Member(
-        model, api, tokenizer, suffix=suffix, settings=settings, start_id=start_id, to_text=to_text
+        model,
+        api,
+        tokenizer,
+        suffix=suffix,
+        settings=settings,
+        start_id=start_id,
+        to_text=to_text,
+        clean=clean,
     )
     return member, kind
 
@@ -94,12 +103,28 @@ def check_agreement(members: Sequence[Member]) -> None:
             raise CannotOpen(f"{member.name}: {problem}")
 
 
-def text_maker(model: RemoteModel, kind: str, tokenizer: "LocalTokenizer | None") -> ToText | None:
-    """What makes text of conversations for a server that is to complete it; None: they stay messages."""
+def with_prompt_type(model: RemoteModel, base_model: str, tokenizer: "LocalTokenizer | None") -> RemoteModel:
+    """The model. Without a template, on a server that only completes text, it has h2oGPT's type for it."""
+    has_template = tokenizer is not None and tokenizer.has_template
+    if model.prompt_type or has_template or model.server.routes != "completions":
+        return model
+    return replace(model, prompt_type=type_name_of(base_model))
+
+
+def text_form(
+    model: RemoteModel, kind: str, tokenizer: "LocalTokenizer | None"
+) -> tuple[ToText | None, Clean | None]:
+    """What makes text of conversations for a server that is to complete it, and what cleans its answers.
+
+    None: they stay messages; the answers stay as they are.
+    """
     if model.prompt_type and kind != GRADIO:  # h2oGPT itself has the prompt type
-        return partial(as_text, model=model)
+        prompt_type = prompt_type_of(model)
+        assert prompt_type is not None, "the start refuses an unknown type"
+        clean = partial(with_cleaned_answers, strips_space=prompt_type.strip_leading_space)
+        return partial(as_text, model=model), clean
     is_templated = bool(model.chat_template) or model.server.routes == "completions"
-    return tokenizer.to_text if tokenizer and tokenizer.has_template and is_templated else None
+    return (tokenizer.to_text if tokenizer and tokenizer.has_template and is_templated else None), None
 
 
 def open_local_tokenizer(model: RemoteModel, detected: Detected) -> "LocalTokenizer | None":

@@ -31,6 +31,7 @@ HARMLESS_OUTCOMES = frozenset({"ok", "cancelled", "bad_request"})
 COUNTED_OF_EMBEDDINGS = frozenset({"unreachable", "changed"})
 
 ToText = Callable[[GenerationRequest], GenerationRequest]
+Clean = Callable[[UpstreamCall], UpstreamCall]
 
 
 class Member:
@@ -42,6 +43,7 @@ class Member:
     last_used_at  when its last answer ended, or it was last asked whether it is there
     tokenizer  None: the server does not share it
     to_text    makes text of a request's conversation, and may raise BadRequest; None: it stays messages
+    clean      makes calls with such a text read their answers without what the model leaves in them
     """
 
     def __init__(
@@ -54,6 +56,7 @@ class Member:
         settings: AnswerSettings = MappingProxyType({}),
         start_id: str = "",
         to_text: ToText | None = None,
+        clean: Clean | None = None,
     ) -> None:
         self.name = model.name + suffix
         self.api = api
@@ -63,7 +66,7 @@ class Member:
         self.asking = asyncio.Lock()
         self.check_start: CheckStart = accept_any_start
         self.tokenizer = tokenizer
-        self._to_text = to_text
+        self._to_text, self._clean = to_text, clean
         self.client = HttpClient(model)
         self.breaker = Breaker()
         self.load = MemberLoad()
@@ -74,9 +77,10 @@ class Member:
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """The calls that together answer the request. Raises BadRequest for what the server cannot do."""
-        if self._to_text and is_conversation(request.prompt):
-            request = self._to_text(request)
-        return self.api.calls(request)
+        if not (self._to_text and is_conversation(request.prompt)):
+            return self.api.calls(request)
+        calls = self.api.calls(self._to_text(request))
+        return list(map(self._clean, calls)) if self._clean else calls
 
     def idle_s(self, now: float) -> float:
         """Seconds since it was last used; 0 while an answer runs, and while it rests."""

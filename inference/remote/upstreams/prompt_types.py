@@ -1,6 +1,7 @@
 """h2oGPT's prompt types: how a conversation becomes the text that a model without a chat template completes.
 
-prompt_types.json has the texts around each message, as h2oGPT a0ad192 renders them.
+prompt_types.json has the texts around each message, as h2oGPT a0ad192 renders them, and the models for which
+h2oGPT takes each type (prompt_type_to_model_name of its src/prompter.py).
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +35,8 @@ class PromptType:
     turn_sep            behind a past answer
     stops               strings that end an answer
     auto_system         h2oGPT's system text for the setting "auto", which this server does not have
-    strip_leading_space  h2oGPT removes a space at the start of an answer, which this server leaves
+    strip_leading_space  a space at the start of an answer is removed
+    base_models          the models that have this type, in lower case
     """
 
     number: int
@@ -51,6 +53,7 @@ class PromptType:
     auto_system: str
     takes_system: bool
     strip_leading_space: bool
+    base_models: tuple[str, ...] = ()
 
 
 @cache
@@ -63,6 +66,12 @@ def find_prompt_type(name: str) -> PromptType | None:
     """The type of a name or a number; None: there is none."""
     types = prompt_types()
     return types.get(name) or next((each for each in types.values() if str(each.number) == name), None)
+
+
+def type_name_of(base_model: str) -> str:
+    """The name of a model's type; empty: h2oGPT names none for this model."""
+    name = base_model.strip().lower()
+    return next((each for each, prompt_type in prompt_types().items() if name in prompt_type.base_models), "")
 
 
 def prompt_type_of(model: RemoteModel) -> PromptType | None:

@@ -7,7 +7,7 @@ import pytest
 from inference.errors import BadRequest
 from inference.remote.open_member import CannotOpen
 from inference.remote.upstreams.prompt_types import find_prompt_type, prompt_types, render
-from inference.types import GenerationRequest, Message, Tool
+from inference.types import Finished, GenerationRequest, Message, Token, Tool
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply
 from tests.remote.openai_chunks import DONE, text_chunk
@@ -101,6 +101,60 @@ def test_what_a_prompt_type_has_no_place_for(
     with pytest.raises(BadRequest) as refusal:
         open_upstream("vllm", prompt_type="24").generate(request_)
     assert refusal.value.field == field
+
+
+@pytest.mark.parametrize(
+    ("base_model", "prompt"),
+    [
+        ("h2oai/h2ogpt-4096-llama2-7b-chat", "<s>[INST] hi [/INST]"),
+        (" huggingfaceh4/Zephyr-7B-beta ", "<|user|>\nhi</s>\n<|assistant|>\n"),
+        ("openchat/openchat_3.5", "GPT4 Correct User: hi<|end_of_turn|>GPT4 Correct Assistant:"),
+        ("gpt2", "hi\n"),
+    ],
+)
+def test_without_a_type_a_model_has_that_of_its_name(
+    base_model: str, prompt: str, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([text_chunk("hello"), text_chunk("", reason="stop"), DONE])
+    list(open_upstream("vllm", base_model=base_model).generate(GenerationRequest(CHAT)))
+    assert upstream.bodies[-1]["prompt"] == prompt
+
+
+def test_a_name_counts_only_without_a_type_and_for_a_server_that_completes_text(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([text_chunk("hello"), text_chunk("", reason="stop"), DONE])
+    list(open_upstream("vllm", base_model="gpt2", prompt_type="24").generate(GenerationRequest(CHAT)))
+    list(open_upstream("vllm_chat", base_model="gpt2").generate(GenerationRequest(CHAT)))
+    assert upstream.bodies[0]["prompt"] == " USER: hi ASSISTANT:" and "messages" in upstream.bodies[1]
+    with pytest.raises(BadRequest, match="completes text"):
+        open_upstream("vllm", base_model="gpt-4o").generate(GenerationRequest(CHAT))
+
+
+def test_a_model_has_one_type() -> None:
+    names = [name for each in prompt_types().values() for name in each.base_models]
+    assert len(names) == len(set(names)) > 200 and "" not in names
+
+
+@pytest.mark.parametrize(
+    ("prompt_type", "texts", "answer"),
+    [
+        ("human_bot", [" ", " one"], " one"),
+        ("human_bot", ["<pad> a", " b"], "a b"),
+        ("vicuna11", [" a</", "s>b<|endof", "text|><pa", "d> 1 <", " 2 </p>", "<pad"], " ab 1 < 2 </p><pad"),
+        ("plain", ["<|endoftext|>"], ""),
+    ],
+)
+def test_special_tokens_are_cut_from_answers(
+    prompt_type: str, texts: list[str], answer: str, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = Reply([*map(text_chunk, texts), text_chunk("", reason="stop"), DONE])
+    backend = open_upstream("vllm", prompt_type=prompt_type)
+    events = list(backend.generate(GenerationRequest(CHAT)))
+    assert "".join(each.text for each in events if isinstance(each, Token | Finished)) == answer
+    completed = list(backend.generate(GenerationRequest("hi")))
+    text = "".join(each.text for each in completed if isinstance(each, Token | Finished))
+    assert text == "".join(texts), "a text that a client has written itself is answered as it is"
 
 
 def test_an_unknown_type_is_refused_at_the_start(open_upstream: OpenModel) -> None:
