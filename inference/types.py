@@ -201,6 +201,7 @@ class Started:
     prompt_logprobs  one entry for each prompt token; empty unless the request set prompt_logprobs
     queue_time_s     seconds from submission to the first step
     member           the display name of the server that answers, if the model runs on other servers
+    model            the name of the model that answers in place of the requested one; empty: that one answers
     """
 
     index: int
@@ -210,6 +211,7 @@ class Started:
     prompt_logprobs: tuple[PromptToken, ...] = ()
     queue_time_s: float = 0.0
     member: str = ""
+    model: str = ""
 
 
 @dataclass(frozen=True, slots=True)

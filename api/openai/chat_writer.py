@@ -53,7 +53,7 @@ class ChatWriter:
     def chunk(self, event: Event) -> list[Any]:
         output = self.state.outputs[event.index]
         is_continued = isinstance(event, CallDelta) and event.call_index in output.calls
-        output.add(event)
+        self.state.add(event)
         match event:
             case Started():
                 return self._first_chunks(event)

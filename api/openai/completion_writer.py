@@ -53,11 +53,10 @@ class CompletionWriter:
         self.logprob_cursors: dict[int, LogprobCursor] = defaultdict(partial(LogprobCursor, options))
 
     def chunk(self, event: Event) -> list[Any]:
-        output = self.state.outputs[event.index]
-        output.add(event)
+        self.state.add(event)
         match event:
             case Started() if self.echo or self.options.return_token_ids:
-                return [self._prompt_chunk(output)]
+                return [self._prompt_chunk(self.state.outputs[event.index])]
             case Token():
                 return [
                     self._chunk(event.index, token.text, [token])

@@ -16,7 +16,7 @@ from api.accumulator import AccumulatedCall, Accumulator, cut_reason
 from api.hooks.request_log import make_request_id
 from api.openai.logprobs import mean_logprob
 from api.openai.protocol.generation import CommonRequest, PromptTokensDetails, UsageChunk, UsageInfo
-from inference.types import CallDelta, Finished, Token
+from inference.types import CallDelta, Event, Finished, Started, Token
 from settings.groups import ServerSettings
 
 # OpenAI's clients know stop and length. An answer that the server ended early has "length", and the cause in
@@ -116,6 +116,12 @@ class ReplyState:
             "model": self.options.model,
             "system_fingerprint": self.options.fingerprint,
         }
+
+    def add(self, event: Event) -> None:
+        """Record the event. The model that is reported is the one that answers."""
+        self.outputs[event.index].add(event)
+        if isinstance(event, Started) and event.model:
+            self.common_fields["model"] = event.model
 
     def take_tokens(self, index: int, holds_back: bool = True) -> Iterator[Token]:
         """The unsent tokens of answer `index` that get a chunk now.

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import replace
 from math import inf
 from typing import Any, TypeVar
 
@@ -32,7 +33,7 @@ from inference.remote.running_answers import RunningAnswer, RunningAnswers
 from inference.remote.stream import Emit, RemoteStream
 from inference.remote.upstreams.upstream_api import UpstreamTokenizer
 from inference.tokenized import Tokenized
-from inference.types import Event, GenerationRequest, ModelInfo
+from inference.types import Event, GenerationRequest, ModelInfo, Started
 from inference.validation import check_request, limit_answers
 from settings.model_list import RemoteModel
 
@@ -159,7 +160,7 @@ class RemoteBackend:
             log.info("event=fallback model=%s to=%s", self._model.name, fallback.info().id)
             self._metrics.fallbacks.labels(self._model.name, fallback.info().id).inc()
             try:
-                await fallback._relay_own(request, ends_at, pass_on)
+                await fallback._relay_own(request, ends_at, with_model(fallback.info().id, pass_on))
                 return
             except ServerError as error:
                 log.info("event=fallback_failed model=%s: %s", fallback.info().id, error.message)
@@ -258,3 +259,10 @@ class RemoteBackend:
                 raise Unavailable(f"the server behind {self._model.name} did not answer in time") from None
 
         return run_on_loop(self._running_loop(), run())
+
+
+def with_model(name: str, emit: Emit) -> Emit:
+    """Emits events of which Started says which model answers."""
+    return lambda events: emit(
+        [replace(event, model=name) if isinstance(event, Started) else event for event in events]
+    )

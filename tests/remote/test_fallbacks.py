@@ -12,7 +12,7 @@ from inference.metrics.upstream import UpstreamMetrics
 from inference.remote.detect import Detected
 from inference.remote.open import link_fallbacks, open_model
 from inference.remote.open_member import CannotOpen
-from inference.types import GenerationRequest, Token
+from inference.types import GenerationRequest, Started, Token
 from settings.model_list import RemoteModel, parse_models
 from tests.remote.conftest import CHAT
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document
@@ -66,6 +66,16 @@ def text_of(backend: Backend) -> str:
 def test_who_answers(replies: dict[str, Reply], text: str, upstream: FakeUpstream, first: Backend) -> None:
     upstream.reply = answers_by_model(**replies)
     assert text_of(first) == text
+
+
+@pytest.mark.parametrize(("replies", "name"), [({}, ""), ({"first": DOWN}, "second")])
+def test_an_answer_says_which_other_model_answers(
+    replies: dict[str, Reply], name: str, upstream: FakeUpstream, first: Backend
+) -> None:
+    upstream.reply = answers_by_model(**replies)
+    started = next(iter(first.generate(GenerationRequest(CHAT))))
+    assert isinstance(started, Started) and started.model == name
+    assert started.member == (name or "first")
 
 
 def test_requests_that_went_to_another_model_are_counted(

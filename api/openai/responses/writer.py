@@ -74,6 +74,7 @@ class ResponseWriter:
         match event:
             case Started():
                 self.started = event
+                self.model = event.model or self.model
                 names = ("response.created", "response.in_progress")
                 events = [{"type": name, "response": self.response()} for name in names]
             case Token():

@@ -137,7 +137,7 @@ def test_a_model_has_one_type() -> None:
 
 
 @pytest.mark.parametrize(
-    ("prompt_type", "texts", "answer"),
+    ("prompt_type", "texts", "cleaned_text"),
     [
         ("human_bot", [" ", " one"], " one"),
         ("human_bot", ["<pad> a", " b"], "a b"),
@@ -146,12 +146,12 @@ def test_a_model_has_one_type() -> None:
     ],
 )
 def test_special_tokens_are_cut_from_answers(
-    prompt_type: str, texts: list[str], answer: str, upstream: FakeUpstream, open_upstream: OpenModel
+    prompt_type: str, texts: list[str], cleaned_text: str, upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = Reply([*map(text_chunk, texts), text_chunk("", reason="stop"), DONE])
     backend = open_upstream("vllm", prompt_type=prompt_type)
     events = list(backend.generate(GenerationRequest(CHAT)))
-    assert "".join(each.text for each in events if isinstance(each, Token | Finished)) == answer
+    assert "".join(each.text for each in events if isinstance(each, Token | Finished)) == cleaned_text
     completed = list(backend.generate(GenerationRequest("hi")))
     text = "".join(each.text for each in completed if isinstance(each, Token | Finished))
     assert text == "".join(texts), "a text that a client has written itself is answered as it is"
