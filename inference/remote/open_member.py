@@ -15,13 +15,14 @@ from inference.remote.detect import Detected
 from inference.remote.members.member import Clean, Member, ToText
 from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
 from inference.remote.upstreams.cleaned_reader import with_cleaned_answers
-from inference.remote.upstreams.flavours import FLAVOURS
+from inference.remote.upstreams.flavours import FLAVOURS, GUIDED_VLLM
 from inference.remote.upstreams.gradio import GradioApi
 from inference.remote.upstreams.llamastack import LlamaStackApi
 from inference.remote.upstreams.openai import OpenAIApi
 from inference.remote.upstreams.prompt_types import as_text, prompt_type_of, type_name_of
 from inference.remote.upstreams.tgi import TgiApi
 from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamTokenizer
+from inference.remote.vllm_tokenizer import VllmTokenizer
 from settings.model_list import RemoteModel
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 OPENAI_HOST = "api.openai.com"
 OPENAI_PATH = "/v1"
 PRIVATE_DOMAINS = frozenset({"home", "internal", "lan", "local", "localhost", "svc"})
+VLLM_KINDS = frozenset({"vllm", GUIDED_VLLM})
 GRADIO = "gradio"  # must be running at the start: it says itself how it is called
 
 log = logging.getLogger(__name__)
@@ -152,7 +154,7 @@ def open_remote_tokenizer(
     if kind in WITH_TOKENIZER and upstream_name == next(iter(detected.models), None):
         # The routes name no model: they are about the server's first one.
         return RemoteTokenizer(model, upstream_name, has_detokenizer=kind == "hearth")
-    return None
+    return VllmTokenizer(model, upstream_name) if kind in VLLM_KINDS else None
 
 
 def kind_of(model: RemoteModel, detected: Detected) -> str:

@@ -57,8 +57,7 @@ class RemoteTokenizer:
     """
 
     def __init__(self, model: RemoteModel, upstream_name: str, *, has_detokenizer: bool) -> None:
-        root = replace(model.server, url=model.server.url.removesuffix(OPENAI_PREFIX))
-        self.client = HttpClient(replace(model, server=root))
+        self.client = open_root(model)
         self._model = model.name
         self._upstream_name = upstream_name
         self._has_detokenizer = has_detokenizer
@@ -67,14 +66,14 @@ class RemoteTokenizer:
         """The prompt as the server reads it. Raises UpstreamFailure, or NotImplementedHere for token ids."""
         if is_conversation(request.prompt):
             chat = chat_body(request, self._upstream_name, FLAVOURS["hearth"])
-            document = await self._post("/chat_tokenize", chat, ChatTokenized)
+            document = await fetch(self.client, "/chat_tokenize", chat, ChatTokenized)
             return tokenized(document.templated_text, document.tokenize_response)
         if not isinstance(request.prompt, str):
             raise NotImplementedHere(f"the server behind {self._model} tokenizes text only")
         body: dict[str, Any] = {"inputs": request.prompt}
         if request.add_special_tokens is not None:
             body["add_special_tokens"] = request.add_special_tokens
-        return tokenized(request.prompt, await self._post("/tokenize", body, list[TokenEntry]))
+        return tokenized(request.prompt, await fetch(self.client, "/tokenize", body, list[TokenEntry]))
 
     async def detokenize(self, token_ids: Sequence[int], show_special: bool) -> str:
         """Raises UpstreamFailure, or NotImplementedHere."""
@@ -85,7 +84,7 @@ class RemoteTokenizer:
             "tokens": list(token_ids),
             "skip_special_tokens": not show_special,
         }
-        return (await self._post("/detokenize", body, Detokenized)).prompt
+        return (await fetch(self.client, "/detokenize", body, Detokenized)).prompt
 
     async def config(self) -> Mapping[str, Any]:
         """The server's tokenizer_config.json. Raises UpstreamFailure, or NotImplementedHere."""
@@ -97,13 +96,21 @@ class RemoteTokenizer:
     async def close(self) -> None:
         await self.client.close()
 
-    async def _post(self, path: str, body: Mapping[str, Any], answer_type: type[T]) -> T:
-        async with self.client.post(path, msgspec.json.encode(body)) as response:
-            document = await self.client.read_document(response)
-        try:
-            return msgspec.convert(decode_json(document), ready(answer_type))
-        except ValueError:
-            raise broken(self._model, "no tokens or text") from None
+
+def open_root(model: RemoteModel) -> HttpClient:
+    """A client of the model's server, without the /v1 that the routes of tokenizers do not have."""
+    root = replace(model.server, url=model.server.url.removesuffix(OPENAI_PREFIX))
+    return HttpClient(replace(model, server=root))
+
+
+async def fetch(client: HttpClient, path: str, body: Mapping[str, Any], answer_type: type[T]) -> T:
+    """The answer to a body. Raises UpstreamFailure, also for one of another type."""
+    async with client.post(path, msgspec.json.encode(body)) as response:
+        document = await client.read_document(response)
+    try:
+        return msgspec.convert(decode_json(document), ready(answer_type))
+    except ValueError:
+        raise broken(client.model.name, "no tokens or text") from None
 
 
 def tokenized(text: str, tokens: Sequence[TokenEntry]) -> Tokenized:
