@@ -19,6 +19,9 @@ from inference.untrusted_json import parse_json
 from settings.model_list import RemoteModel
 
 KIND_OF_OWNER: Mapping[str, str] = {"llamacpp": "llama.cpp", "sglang": "sglang"}  # of a model in the list
+# Of the documents by which a server is known. A list of models or functions, or of routes, may be longer.
+MAX_IDENTITY_BYTES = 64 << 10
+CONNECT_TIMEOUT_S = 2.0  # a server that is asked what it is has to accept the connection within
 GUIDED_BEFORE = (0, 11)  # vLLM's version with other fields of constraints
 
 
@@ -80,7 +83,7 @@ async def detect(client: HttpClient) -> Detected:
 async def ask_hearth(client: HttpClient, url: str) -> Detected | None:
     """What another Hearth says of itself; None: it is none. url: with or without /v1."""
     url = url.removesuffix("/v1")
-    document = await client.get_json(f"{url}/")
+    document = await client.get_json(f"{url}/", MAX_IDENTITY_BYTES)
     if not isinstance(document, dict) or document.get("name") != "hearth":
         return None
     detected = await ask_openai(client, f"{url}/v1", kind="hearth")
@@ -88,7 +91,7 @@ async def ask_hearth(client: HttpClient, url: str) -> Detected | None:
 
 
 async def ask_tgi(client: HttpClient, url: str) -> Detected | None:
-    document = await client.get_json(f"{url}/info")
+    document = await client.get_json(f"{url}/info", MAX_IDENTITY_BYTES)
     if not isinstance(document, dict) or "model_id" not in document or "max_total_tokens" not in document:
         return None
     limits = {name: value for name, value in document.items() if is_count(value)}
@@ -110,7 +113,7 @@ async def ask_gradio(client: HttpClient, url: str) -> Detected | None:
 
 
 async def ask_llamastack(client: HttpClient, url: str) -> Detected | None:
-    document = await client.get_json(f"{url}/v1/health")
+    document = await client.get_json(f"{url}/v1/health", MAX_IDENTITY_BYTES)
     if document != {"status": "OK"}:
         return None
     listed = (await client.get_json(f"{url}/v1/models")).get("data") or ()
@@ -149,7 +152,7 @@ async def ask_openai(client: HttpClient, url: str, kind: str = "") -> Detected |
 async def is_before(client: HttpClient, url: str, version: tuple[int, int]) -> bool:
     """Whether a vLLM says that it is older. One that does not say it is not."""
     try:
-        document = await client.get_json(f"{origin(url)}/version")
+        document = await client.get_json(f"{origin(url)}/version", MAX_IDENTITY_BYTES)
         major, minor = str(document["version"]).split(".")[:2]
         return (int(major), int(minor)) < version
     except (UpstreamFailure, KeyError, TypeError, ValueError):
@@ -175,7 +178,8 @@ BY_KIND: Mapping[str, Sequence[Question]] = {
 
 async def ask(model: RemoteModel) -> Detected:
     """Ask the model's server, over connections of its own."""
-    client = HttpClient(model)
+    timeouts = replace(model.timeouts, connect=min(model.timeouts.connect, CONNECT_TIMEOUT_S))
+    client = HttpClient(replace(model, timeouts=timeouts))
     try:
         return await detect(client)
     finally:

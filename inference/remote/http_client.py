@@ -86,9 +86,9 @@ class HttpClient:
         finally:
             await socket.close()
 
-    async def get_json(self, url: str) -> Any:
+    async def get_json(self, url: str, max_bytes: int = MAX_DESCRIPTION_BYTES) -> Any:
         """What the upstream says about itself at an address, as JSON. Raises UpstreamFailure."""
-        body = await self.get_description(url)
+        body = await self.get_description(url, max_bytes)
         if body.count(b"[") + body.count(b"{") > MAX_DESCRIPTION_LISTS:
             reason = f"it describes itself in more than {MAX_DESCRIPTION_LISTS} lists and objects"
             raise broken(self.model.name, reason)
@@ -121,7 +121,7 @@ class HttpClient:
         """The whole of what the upstream says about itself. Raises UpstreamFailure beyond `max_bytes`."""
         body = await read_body(response, max_bytes + 1)
         if len(body) > max_bytes:
-            raise broken(self.model.name, f"it describes itself in more than {max_bytes >> 20} MiB")
+            raise broken(self.model.name, f"it describes itself in more than {max_bytes >> 10} KiB")
         return body
 
     async def close(self) -> None:

@@ -92,14 +92,14 @@ def locate_names(text: str, ids: Sequence[int], names: Sequence[str]) -> Iterato
     """
     data, end = text.encode(), 0
     # For each place in the data: the characters that begin before it.
-    begun = [0, *accumulate(byte & CONTINUATION_MASK != CONTINUATION for byte in data)]
+    num_characters = [0, *accumulate(byte & CONTINUATION_MASK != CONTINUATION for byte in data)]
     for id, name in zip(ids, names, strict=True):
         start = end
         end = next((start + len(each) for each in spellings(name) if data.startswith(each, start)), start)
         if start == end == 0 and name.startswith(SPACE):  # SentencePiece begins texts with a space
             end = next((len(each) for each in spellings(name[1:]) if data.startswith(each)), 0)
-        first = begun[start + 1] - 1 if start < end else begun[start]
-        yield TokenSpan(id, text[first : begun[end]] or name, first, begun[end], name)
+        first = num_characters[start + 1] - 1 if start < end else num_characters[start]
+        yield TokenSpan(id, text[first : num_characters[end]] or name, first, num_characters[end], name)
 
 
 def spellings(name: str) -> Sequence[bytes]:

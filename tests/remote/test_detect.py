@@ -1,10 +1,12 @@
 """What a server says about itself is used only where it has the expected form."""
 
 import asyncio
+import socket
 from typing import Any
 
 import pytest
 
+from inference.remote import detect as detect_module
 from inference.remote.detect import Detected, detect
 from inference.remote.http_client import HttpClient
 from settings.model_list import RemoteModel, parse_entry
@@ -78,8 +80,7 @@ def test_a_list_of_models_may_be_long_and_is_never_cut(
     names = tuple(f"model-{number}" for number in range(5000))
     serve(upstream, models={"data": [{"id": name} for name in names]})
     assert ask(upstream, loop).models == names
-    monkeypatch.setattr(HttpClient.read_description, "__defaults__", (1 << 16,))
-    monkeypatch.setattr(HttpClient.get_description, "__defaults__", (1 << 16,))
+    monkeypatch.setattr(HttpClient.get_json, "__defaults__", (1 << 16,))
     assert "describes itself in more than" in ask(upstream, loop).problem
 
 
@@ -89,6 +90,26 @@ def test_a_list_of_models_with_too_many_lists_is_not_decoded(
     """A million of them keep all threads waiting for 0.3 s."""
     serve(upstream, models={"data": [[]] * 200_000})
     assert "more than 200000 lists and objects" in ask(upstream, loop).problem
+
+
+def test_what_a_server_is_known_by_is_short(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop) -> None:
+    info = {"model_id": "m", "max_total_tokens": 64, "version": ""}
+    serve(upstream, info=info | {"version": "x" * (64 << 10)}, models={"data": [{"id": "m"}]})
+    assert ask(upstream, loop).kind == "openai"
+    serve(upstream, info=info | {"version": "x" * (60 << 10)}, models={"data": [{"id": "m"}]})
+    assert ask(upstream, loop).kind == "tgi"
+
+
+def test_a_server_that_accepts_no_connection_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux drops what is sent to a socket whose queue is full."""
+    monkeypatch.setattr(detect_module, "CONNECT_TIMEOUT_S", 0.05)
+    with socket.create_server(("127.0.0.1", 0), backlog=0) as busy:
+        host, port = busy.getsockname()
+        model = parse_entry(1, {"base_model": "m", "inference_server": f"vllm:http://{host}:{port}"})
+        assert isinstance(model, RemoteModel)
+        with socket.create_connection((host, port)):
+            detected = asyncio.run(detect_module.ask(model))
+    assert detected.problem.endswith("no connection in 0.05 s")
 
 
 @pytest.mark.parametrize("models", [[], {"data": [5]}, {"data": [{"id": "m", "meta": [1]}]}, {"data": {}}])

@@ -65,7 +65,7 @@ def test_a_server_without_the_route(upstream: FakeUpstream, backend: Backend) ->
         backend.tokenize(GenerationRequest("hi"))
 
 
-def test_an_older_server_tells_no_names(upstream: FakeUpstream, backend: Backend) -> None:
+def test_an_older_server_has_ids_alone(upstream: FakeUpstream, backend: Backend) -> None:
     upstream.reply = document(IDS)
     assert [each.id for each in backend.tokenize(GenerationRequest("hi there")).token_spans] == [5, 6]
 
