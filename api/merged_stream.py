@@ -3,6 +3,7 @@
 Knows streams and the index of an event, not its content.
 """
 
+import asyncio
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -76,14 +77,13 @@ class MergedStream:
             stream.close()
 
     def _sink_for(self, i: int, sink: Sink) -> Sink:
-        def receive(arrived: list[Event] | ServerError) -> None:
+        def receive(arrived: list[Event] | ServerError) -> asyncio.Event | None:
             if self.closed:
-                return
+                return None
             if isinstance(arrived, ServerError):
                 self.close()
-                sink(arrived)
-            else:
-                sink(list(self._renumber(i, arrived)))
+                return sink(arrived)
+            return sink(list(self._renumber(i, arrived)))
 
         return receive
 

@@ -4,6 +4,7 @@ Knows events, the Writer protocol and framings. Does not know the backend or the
 iterates a ResponseBody; server/asgi_bridge.py has its bytes pushed onto the event loop.
 """
 
+import asyncio
 import logging
 import string
 from collections.abc import Callable, Mapping
@@ -157,8 +158,11 @@ class ResponseBody:
         self._end_callback: Callable[[], None] = lambda: None
         self._close_callbacks: list[Callable[[], None]] = []
 
-    def start(self, push: Callable[[bytes], None]) -> None:
-        """Call `push` with the bytes of each engine step (possibly none) on the backend's delivery thread."""
+    def start(self, push: Callable[[bytes], asyncio.Event | None]) -> None:
+        """Call `push` with the bytes of each engine step (possibly none) on the backend's delivery thread.
+
+        It returns what a Sink returns.
+        """
         self.stream.start(lambda arrived: None if self.has_ended else push(self.feed(arrived)))
 
     def feed(self, arrived: list[Event] | ServerError) -> bytes:

@@ -1,5 +1,6 @@
 """A stream whose errors get the words of a dialect, for errors that the backend raises after `generate`."""
 
+import asyncio
 from collections.abc import Callable, Iterator
 
 from inference.backend import Sink, Stream
@@ -24,8 +25,8 @@ class RewordedStream:
             raise self._reword(error) from error
 
     def start(self, sink: Sink) -> None:
-        def receive(arrived: list[Event] | ServerError) -> None:
-            sink(self._reword(arrived) if isinstance(arrived, ServerError) else arrived)
+        def receive(arrived: list[Event] | ServerError) -> asyncio.Event | None:
+            return sink(self._reword(arrived) if isinstance(arrived, ServerError) else arrived)
 
         self._stream.start(receive)
 

@@ -14,7 +14,8 @@ from inference.lora.adapter import AdapterCard
 from inference.tokenized import Tokenized
 from inference.types import Event, GenerationRequest, ModelInfo
 
-Sink = Callable[[list[Event] | ServerError], None]
+# Receives events. Returns what is set once it has room for more, for a stream that can wait; None: it has.
+Sink = Callable[[list[Event] | ServerError], asyncio.Event | None]
 
 
 class Stream(Protocol):

@@ -13,6 +13,8 @@ from inference.errors import ServerError
 Send = Callable[[dict[str, Any]], Awaitable[None]]
 Headers = list[tuple[bytes, bytes]]
 
+# A stream that can waits until so many bytes, or steps, are sent.
+MAX_QUEUED_BYTES = 128 << 10
 MAX_QUEUED_STEPS = 256  # engine steps per answer that may wait while the connection accepts no bytes
 
 
@@ -22,6 +24,8 @@ class ResponseSender:
         self.response = response
         self.drop_connection = drop_connection
         self.queue: list[bytes] = []
+        self.num_queued_bytes = 0
+        self.has_room = asyncio.Event()
         self.changed = asyncio.Event()
         self.headers_sent = False
         self.is_sending = False
@@ -42,6 +46,8 @@ class ResponseSender:
                 return
             data, has_ended = b"".join(self.queue), self.response.has_ended
             self.queue.clear()
+            self.num_queued_bytes = 0
+            self.has_room.set()
             self.is_sending = True
             if not self.headers_sent:
                 self.headers_sent = True
@@ -52,15 +58,21 @@ class ResponseSender:
             if has_ended:
                 return
 
-    def push(self, data: bytes) -> None:
+    def push(self, data: bytes) -> asyncio.Event | None:
+        """Queue the data. Returns what is set once there is room for more; None: there is."""
         is_first = self.response.status and not self.headers_sent
         if not (data or is_first or self.response.has_ended):
-            return
+            return None
         self.queue.append(data)
+        self.num_queued_bytes += len(data)
         self.changed.set()
         if self.is_sending and len(self.queue) > MAX_QUEUED_STEPS * self.response.num_answers:
             self.disconnect()
             self.drop_connection()
+        if self.num_queued_bytes < MAX_QUEUED_BYTES and len(self.queue) < MAX_QUEUED_STEPS:
+            return None
+        self.has_room.clear()
+        return self.has_room
 
     def disconnect(self, _: Any = None) -> None:
         """Close the response, which cancels the generation, and end `run`. Can be a callback of a Future."""

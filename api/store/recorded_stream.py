@@ -65,11 +65,11 @@ class RecordedStream:
 
     def _receive(
         self, loop: asyncio.AbstractEventLoop, sink: Sink, arrived: list[Event] | ServerError
-    ) -> None:
+    ) -> asyncio.Event | None:
         if isinstance(arrived, ServerError) or not self._record(arrived):
-            sink(arrived)
-        else:
-            self._task = loop.create_task(self._save_and_pass_on(sink, arrived))
+            return sink(arrived)
+        self._task = loop.create_task(self._save_and_pass_on(sink, arrived))
+        return None
 
     def _record(self, events: list[Event]) -> bool:
         """Returns whether the last answer has ended."""

@@ -4,6 +4,7 @@ For streams of one answer. When iterated, a token is delayed until the next even
 end of an answer is delivered together with its last token.
 """
 
+import asyncio
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 
@@ -33,10 +34,10 @@ class LastTokenStream:
         return next(self._events)
 
     def start(self, sink: Sink) -> None:
-        def receive(arrived: list[Event] | ServerError) -> None:
+        def receive(arrived: list[Event] | ServerError) -> asyncio.Event | None:
             if isinstance(arrived, list) and arrived and isinstance(arrived[-1], Finished):
                 arrived = list(mark_last_token(arrived))
-            sink(arrived)
+            return sink(arrived)
 
         self._stream.start(receive)
 

@@ -96,11 +96,13 @@ class Attempts:
             request = replace(request, deadline=max(MIN_DEADLINE_S, remaining_s))
             ends_at += DEADLINE_GRACE_S
 
-        def pass_on(events: list[Event]) -> None:
-            if new_events := self._progress.new_events(events):
-                self._failed = []
-                self._stats.record_tokens(sum(isinstance(event, Token) for event in new_events))
-                emit([with_member(event, member.name) for event in new_events])
+        def pass_on(events: list[Event]) -> asyncio.Event | None:
+            new_events = self._progress.new_events(events)
+            if not new_events:
+                return None
+            self._failed = []
+            self._stats.record_tokens(sum(isinstance(event, Token) for event in new_events))
+            return emit([with_member(event, member.name) for event in new_events])
 
         await self._send(member, request, ends_at, pass_on)
 

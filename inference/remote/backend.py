@@ -143,10 +143,10 @@ class RemoteBackend:
         """Relay the answers of this model, or of a fallback if nothing of them has been passed on."""
         has_events = False
 
-        def pass_on(events: list[Event]) -> None:
+        def pass_on(events: list[Event]) -> asyncio.Event | None:
             nonlocal has_events
             has_events = True
-            emit(events)
+            return emit(events)
 
         try:
             await self._relay_own(request, ends_at, pass_on)
@@ -173,9 +173,9 @@ class RemoteBackend:
         ends_at = None if ends_at is None else ends_at + clock_difference
 
         async def relay(stats: UpstreamRequestStats, running: RunningAnswer) -> None:
-            def pass_on(events: list[Event]) -> None:
+            def pass_on(events: list[Event]) -> asyncio.Event | None:
                 running.note(events)
-                emit(events)
+                return emit(events)
 
             attempts = Attempts(self._model.name, self._pool.members, request, self._budget, stats, ends_at)
             await attempts.run(pass_on)

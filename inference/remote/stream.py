@@ -11,7 +11,7 @@ from inference.backend import Sink
 from inference.errors import Internal, ServerError, Unavailable
 from inference.types import Event
 
-Emit = Callable[[list[Event]], None]
+Emit = Callable[[list[Event]], asyncio.Event | None]  # returns what a Sink returns
 Produce = Callable[[Emit], Awaitable[None]]
 
 log = logging.getLogger(__name__)
@@ -82,9 +82,10 @@ class RemoteStream:
             self._deliver(Internal("the answer could not be relayed"))
         self._deliver(None)
 
-    def _deliver(self, delivery: list[Event] | ServerError | None) -> None:
+    def _deliver(self, delivery: list[Event] | ServerError | None) -> asyncio.Event | None:
         """Pass events or an error on; None ends an iteration. On the event loop."""
         if self._sink is None:
             self._queue.put(delivery)
         elif delivery is not None and not self._is_closed:
-            self._sink(delivery)
+            return self._sink(delivery)
+        return None

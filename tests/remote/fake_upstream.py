@@ -23,6 +23,12 @@ class Sent:
     body: Any
     cancelled_at: float = 0.0
 
+    def note_end(self, reading: asyncio.Future[bytes]) -> None:
+        """The client sends nothing more, or has been answered."""
+        self.cancelled_at = time.monotonic()
+        if not reading.cancelled():
+            reading.exception()  # or asyncio reports that nobody has asked for it
+
 
 @dataclass
 class Reply:
@@ -80,7 +86,7 @@ class FakeUpstream:
             lines = [f"HTTP/1.1 {reply.status} X", *(f"{name}: {value}" for name, value in head.items())]
             writer.write("\r\n".join([*lines, "", ""]).encode())
         watcher = asyncio.ensure_future(reader.read(1))
-        watcher.add_done_callback(lambda _: setattr(request, "cancelled_at", time.monotonic()))
+        watcher.add_done_callback(request.note_end)
         for step in reply.steps:
             if isinstance(step, bytes):
                 writer.write(step)

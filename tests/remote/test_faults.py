@@ -258,4 +258,4 @@ def test_outcomes_are_counted(
 
 def test_an_upstream_without_a_tokenizer_says_so(open_upstream: OpenModel) -> None:
     with pytest.raises(NotImplementedHere, match="up/model"):
-        open_upstream().tokenize(REQUEST)
+        open_upstream("openai_chat:None").tokenize(REQUEST)

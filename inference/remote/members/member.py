@@ -116,9 +116,9 @@ class Member:
         """Relay all calls that together answer a request, once. Raises UpstreamFailure."""
         async with self._until_lost(), self._attempt(prompt, stats) as attempt:
 
-            def pass_on(events: list[Event]) -> None:
+            def pass_on(events: list[Event]) -> asyncio.Event | None:
                 attempt.note_events(events, time.monotonic())
-                emit(events)
+                return emit(events)
 
             relays = [Relay(self.client, call, stats, ends_at, self.check_start) for call in calls]
             await run_all([relay.run(pass_on) for relay in relays])

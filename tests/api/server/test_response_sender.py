@@ -4,10 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from api.response import NDJSON, ResponseBody
-from api.server.response_sender import MAX_QUEUED_STEPS, ResponseSender
+import pytest
+
+from api.response import NDJSON
+from api.server.response_sender import MAX_QUEUED_BYTES, MAX_QUEUED_STEPS, ResponseSender
+from inference.backend import Sink
 from inference.errors import ServerError
-from inference.types import Event, Finished, GenerationRequest, Started, Token
+from inference.types import Finished, GenerationRequest, Started, Token
 from tests.fakes.fake_backend import FakeBackend
 from tests.fakes.plain_dialect import PlainWriter
 
@@ -17,7 +20,7 @@ class ManualStream:
 
     closed = False
 
-    def start(self, sink: Callable[[list[Event] | ServerError], None]) -> None:
+    def start(self, sink: Sink) -> None:
         self.sink = sink
 
     def close(self) -> None:
@@ -64,6 +67,19 @@ def test_a_burst_does_not_disconnect_a_reader_that_keeps_up() -> None:
 
     sent, _, aborts = run_sender(burst)
     assert (aborts, sent[1]["body"].count(b"\n")) == (0, MAX_QUEUED_STEPS * 4)
+
+
+@pytest.mark.parametrize(("num_events", "text"), [(MAX_QUEUED_STEPS, "x"), (1, "x" * MAX_QUEUED_BYTES)])
+def test_a_stream_that_can_wait_is_told_to_until_the_queue_is_sent(num_events: int, text: str) -> None:
+    async def fill(stream: ManualStream, blocked: asyncio.Event) -> None:
+        for _ in range(num_events - 1):
+            assert stream.sink([Token(0, 1, text)]) is None
+        room = stream.sink([Token(0, 1, text)])
+        assert room and not room.is_set()
+        await asyncio.wait_for(room.wait(), 2)
+        assert stream.sink([Finished(0, "stop")]) is None
+
+    assert run_sender(fill)[2] == 0
 
 
 def test_a_blocked_connection_is_aborted_at_the_limit() -> None:
