@@ -30,8 +30,9 @@ class LlamaStackReader(StreamedReader):
             text = delta if isinstance(delta, str) else delta.get("text") or ""
             events += self.choices.tokens(self._tokens(text, event.get("logprobs")))
         for metric in chunk.get("metrics") or ():
-            if metric["metric"] in COUNTS:
-                self.choices.note_counts(**{COUNTS[metric["metric"]]: int(metric["value"])})
+            # A distribution that does not know the counts, as in its streams, sends 0.
+            if metric["metric"] in COUNTS and (count := int(metric["value"])):
+                self.choices.note_counts(**{COUNTS[metric["metric"]]: count})
         reason = event.get("stop_reason")
         if reason and event.get("event_type", "complete") == "complete":
             events += self.choices.end(self.index, reason)

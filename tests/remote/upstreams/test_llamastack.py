@@ -51,6 +51,22 @@ def test_an_answer_has_its_texts_and_logprobs(upstream: FakeUpstream, open_upstr
     assert [each.text for each in token.top_logprobs] == ["Rome", "Oslo"]
 
 
+@pytest.mark.parametrize(("counts", "end"), [((7, 3), (7, 3)), ((0, 0), (None, 1))])
+def test_a_count_of_0_is_unknown(
+    counts: tuple[int, int], end: tuple[int | None, int], upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    names = ("prompt_tokens", "completion_tokens", "total_tokens")
+    metrics = [
+        {"metric": name, "value": value} for name, value in zip(names, (*counts, sum(counts)), strict=True)
+    ]
+    complete = {"event_type": "complete", "delta": {"type": "text", "text": ""}, "stop_reason": "end_of_turn"}
+    upstream.reply = Reply(
+        [progress("", "start"), progress("Rome"), event({"event": complete, "metrics": metrics})]
+    )
+    finished = answer_of(open_upstream, GenerationRequest(CHAT))[-1]
+    assert isinstance(finished, Finished) and (finished.prompt_tokens, finished.num_tokens) == end
+
+
 def test_a_completion_has_its_own_chunks(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
     upstream.reply = Reply(
         [event({"delta": "a", "stop_reason": None}), event({"delta": "", "stop_reason": "out_of_tokens"})]
