@@ -6,6 +6,7 @@ from typing import Any
 from settings.entry_values import BadEntry, read_literal
 
 CUSTOM_TYPES = ("custom", "-1")  # the types whose texts are in prompt_dict
+UNKNOWN_TYPES = ("unknown", "-2")  # h2oGPT's default: the type of the model's name
 TEXTS = frozenset({"promptB", "PreInstruct", "PreResponse", "chat_sep", "chat_turn_sep"})
 STOPS = "terminate_response"
 # h2oGPT has them too, and uses none of them to render a conversation of the type custom.
@@ -43,7 +44,11 @@ def parse_prompt_dict(where: str, value: Any) -> Mapping[str, Any]:
 
 
 def complete_prompt_type(where: str, prompt_type: str, prompt_dict: Mapping[str, Any]) -> str:
-    """The prompt type; a prompt_dict alone means custom. Raises BadEntry if they do not fit together."""
+    """The prompt type; a prompt_dict alone means custom. Raises BadEntry if they do not fit together.
+
+    Empty: there is none.
+    """
+    prompt_type = "" if prompt_type in UNKNOWN_TYPES else prompt_type
     if not prompt_dict:
         if prompt_type in CUSTOM_TYPES:
             raise BadEntry(f"{where}: the prompt_type {prompt_type} needs its texts in prompt_dict")

@@ -10,6 +10,12 @@ from settings.model_list import parse_models
 ENTRY = {"base_model": "a/b", "inference_server": "vllm:h:8000"}
 
 
+@pytest.mark.parametrize("prompt_type", ["unknown", -2, "", None])
+def test_an_unknown_type_is_none(prompt_type: Any) -> None:
+    (model,) = parse_models([ENTRY | {"prompt_type": prompt_type}]).remote
+    assert model.prompt_type == ""
+
+
 @pytest.mark.parametrize("prompt_type", ["custom", -1, None])
 @pytest.mark.parametrize("prompt_dict", [{"promptB": "a", "humanstr": "b"}, "{'promptB': 'a'}"])
 def test_a_prompt_dict_means_the_type_custom(prompt_type: Any, prompt_dict: Any) -> None:
