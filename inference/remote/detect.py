@@ -143,7 +143,8 @@ async def ask_openai(client: HttpClient, url: str, kind: str = "") -> Detected |
     context = next((each for each in contexts if is_count(each)), None)
     owner = str(card.get("owned_by"))
     guessed = KIND_OF_OWNER.get(owner) or ("vllm" if "max_model_len" in card else "openai")
-    if not kind and guessed == "vllm" and await is_before(client, url, GUIDED_BEFORE):
+    # A Hearth, or another server with vLLM's lists, has versions of its own.
+    if not kind and guessed == owner == "vllm" and await is_before(client, url, GUIDED_BEFORE):
         guessed = GUIDED_VLLM
     details = answer_settings(card.get("metadata")) if kind == "hearth" else {}
     return Detected(kind or guessed, names, context, details=details)

@@ -56,6 +56,7 @@ def test_a_context_that_is_no_count_is_unknown(
         ({"owned_by": "vllm"}, "0.10.2", "vllm before 0.11"),
         ({"owned_by": "vllm"}, "0.32.0", "vllm"),
         ({"owned_by": "vllm"}, "nightly", "vllm"),
+        ({"owned_by": "local"}, "0.3.0", "vllm"),
     ],
 )
 def test_sglang_and_older_releases_of_vllm_are_known(
