@@ -1,6 +1,7 @@
 """Kills, stops and drains replicas under load: every answer must be the one of an undisturbed run.
 
     python -m scripts.robustness.killed_replicas [--kills 300] [--stops 0] [--drains 0] [--minutes 20]
+        [--model 0.5b] [--tokens 600]
 
 Judges what it has seen after at most --minutes from its start, and a little for the answers that run then.
 
@@ -24,12 +25,12 @@ from http.client import HTTPException
 from itertools import count
 from typing import Any
 
+from scripts.bench.models import SHAPES, model_folder
 from scripts.robustness.figures import JudgedFigure, exit_code, print_table
-from scripts.robustness.replicas import MODEL, SHORT_TIMEOUTS, Replicas, serving_front
+from scripts.robustness.replicas import DEMO, SHORT_TIMEOUTS, Replicas, serving_front
 from scripts.robustness.server import JSON_TYPE, Server
 
 NUM_CLIENTS = 4
-MAX_TOKENS = 600
 MAX_PAUSE_S = 1.0  # between the moment that two replicas take requests and a disturbance
 MAX_RETURN_S, POLL_S = 300.0, 0.2
 MAX_GAP_S, SHOWN_GAP_S = 3.0, 1.0
@@ -44,11 +45,9 @@ SAMPLINGS: tuple[dict[str, Any], ...] = (
     {"temperature": 1.0, "seed": 7},
     {"temperature": 0.8, "seed": 0, "top_p": 0.9, "repetition_penalty": 1.1},
 )
-BODIES = [
+PROMPTS: tuple[dict[str, Any], ...] = tuple(
     {
-        "model": MODEL,
-        "messages": [{"role": "user", "content": question}],
-        "max_tokens": MAX_TOKENS,
+        "prompt": question,
         "ignore_eos": True,
         "stream": True,
         "return_token_ids": True,
@@ -56,7 +55,7 @@ BODIES = [
     }
     for question in QUESTIONS
     for sampling in SAMPLINGS
-]
+)
 
 
 @dataclass(slots=True)
@@ -84,7 +83,7 @@ class StreamedAnswer:
             self.finish_reason = f"broken: {document.decode()}"
         elif document.startswith(b"{"):
             for choice in json.loads(document)["choices"]:
-                self.text += choice["delta"].get("content") or ""
+                self.text += choice["text"]
                 self.token_ids += choice.get("token_ids") or ()
                 self.finish_reason = choice["finish_reason"] or self.finish_reason
 
@@ -135,7 +134,7 @@ def count_differing(token_ids: Sequence[int], expected: Sequence[int]) -> int:
 def read_answer(front: Server, body: Mapping[str, Any]) -> StreamedAnswer:
     connection, streamed = front.connect(), StreamedAnswer()
     try:
-        connection.request("POST", "/v1/chat/completions", json.dumps(body), JSON_TYPE)
+        connection.request("POST", "/v1/completions", json.dumps(body), JSON_TYPE)
         last_at = 0.0
         for line in connection.getresponse():
             now = time.monotonic()
@@ -150,15 +149,15 @@ def read_answer(front: Server, body: Mapping[str, Any]) -> StreamedAnswer:
 
 
 @contextmanager
-def clients(front: Server) -> Iterator[Tally]:
+def clients(front: Server, bodies: Sequence[Mapping[str, Any]]) -> Iterator[Tally]:
     """Clients that ask one question after the other until the block ends."""
     tally, numbers, over = Tally(), count(), threading.Event()
-    expected = [read_answer(front, body) for body in BODIES]
+    expected = [read_answer(front, body) for body in bodies]
 
     def read_answers() -> None:
         while not over.is_set():
-            number = next(numbers) % len(BODIES)
-            tally.add(read_answer(front, BODIES[number]), expected[number])
+            number = next(numbers) % len(bodies)
+            tally.add(read_answer(front, bodies[number]), expected[number])
 
     threads = [threading.Thread(target=read_answers) for _ in range(NUM_CLIENTS)]
     for thread in threads:
@@ -171,16 +170,22 @@ def clients(front: Server) -> Iterator[Tally]:
             thread.join()
 
 
-def run(num_replicas: int, names: Sequence[str], minutes: float) -> tuple[Counter[str], Tally]:
-    """Disturb replicas under load in these ways. Returns how often, and what came of the answers."""
+def run(
+    model: str, num_replicas: int, names: Sequence[str], minutes: float, num_tokens: int
+) -> tuple[Counter[str], Tally]:
+    """Disturb replicas under load in these ways. Returns how often, and what came of the answers.
+
+    num_tokens: of each answer
+    """
     end = time.monotonic() + 60 * minutes
-    replicas, num_done = Replicas(num_replicas), Counter[str]()
+    replicas, num_done = Replicas(num_replicas, model), Counter[str]()
+    bodies = [{"model": model, "max_tokens": num_tokens, **prompt} for prompt in PROMPTS]
     try:
         replicas.wait_until_ready()
         timeouts = SHORT_TIMEOUTS if "stops" in names else {}
-        with serving_front(replicas.ports, timeouts) as front, clients(front) as tally:
+        with serving_front(replicas.ports, model, timeouts) as front, clients(front, bodies) as tally:
             for name in names:
-                ports = wait_for_members(front, replicas, end)
+                ports = wait_for_members(front, replicas, model, end)
                 if not ports:
                     break
                 time.sleep(random.uniform(0, MAX_PAUSE_S))
@@ -195,19 +200,22 @@ def run(num_replicas: int, names: Sequence[str], minutes: float) -> tuple[Counte
     return num_done, tally
 
 
-def wait_for_members(front: Server, replicas: Replicas, end: float) -> list[int]:
+def wait_for_members(front: Server, replicas: Replicas, model: str, end: float) -> list[int]:
     """Wait until at least two replicas take requests. Returns the ports of those that do; none at `end`."""
     return_end = time.monotonic() + MAX_RETURN_S
     while time.monotonic() < end:
-        if len(ports := [port for port in replicas.ports if takes_requests(port, front, replicas)]) >= 2:
+        if (
+            len(ports := [port for port in replicas.ports if takes_requests(port, front, replicas, model)])
+            >= 2
+        ):
             return ports
         assert time.monotonic() < return_end, "the replicas do not return"
         time.sleep(POLL_S)
     return []
 
 
-def takes_requests(port: int, front: Server, replicas: Replicas) -> bool:
-    member = f'member="{MODEL}-{1 + replicas.ports.index(port)}"'
+def takes_requests(port: int, front: Server, replicas: Replicas, model: str) -> bool:
+    member = f'member="{model}-{1 + replicas.ports.index(port)}"'
     return replicas.is_ready(port) and not front.metric("hearth_upstream_breaker_open", member)
 
 
@@ -247,11 +255,14 @@ def main() -> int:
     parser.add_argument("--stops", type=int, default=0)
     parser.add_argument("--drains", type=int, default=0)
     parser.add_argument("--minutes", type=float, default=20)
+    parser.add_argument("--model", default=DEMO, help="a folder, or a shape of scripts.bench: random weights")
+    parser.add_argument("--tokens", type=int, default=600, help="of each answer")
     options = parser.parse_args()
     num_planned = Counter({name: getattr(options, name) for name in DISTURBANCES})
     names = list(num_planned.elements())
     random.shuffle(names)
-    num_done, tally = run(options.replicas, names, options.minutes)
+    model = str(model_folder(options.model)) if options.model in SHAPES else options.model
+    num_done, tally = run(model, options.replicas, names, options.minutes, options.tokens)
     figures = figures_of(num_planned, num_done, tally)
     print_table("Replicas killed, stopped and drained under load", figures)
     return exit_code(figures)

@@ -1,7 +1,7 @@
-"""Replicas of the demo model, which can be killed, stopped and drained, and a front that has them as members.
+"""Replicas of one model, which can be killed, stopped and drained, and a front that has them as members.
 
 The replicas are forked from a process that has imported the libraries, so that a machine with few cores
-spends its time on answers. `python -m scripts.robustness.replicas` is that process.
+spends its time on answers. `python -m scripts.robustness.replicas MODEL` is that process.
 """
 
 import contextlib
@@ -18,7 +18,10 @@ import psutil
 from scripts.loopback import HOST, READY_POLL_S, free_port, wait_until_ready
 from scripts.robustness.server import READY_TIMEOUT_S, Server, start_server
 
-MODEL = "models/demo"
+DEMO = "models/demo"
+FLAGS = "--responses-store=off", "--tuning-dir=off", "--log-level=error", "--threads=1", "--runner=fused"
+# The demo model is in float32; one in bfloat16 answers the same in every batch with this.
+OTHER_MODELS_FLAGS = ("--deterministic",)
 MAX_END_S, END_POLL_S = 60.0, 0.05  # of a replica that drains
 STOPPED_S = 6.0
 # A stopped replica holds its connections open: the front has to notice its silence. On a machine that is busy
@@ -27,12 +30,12 @@ SHORT_TIMEOUTS = {"connect": 2, "first": 8, "silence": 2}
 
 
 class Replicas:
-    """The replicas, each on a port of its own. All methods block."""
+    """The replicas of a model, each on a port of its own. All methods block."""
 
-    def __init__(self, num_replicas: int) -> None:
+    def __init__(self, num_replicas: int, model: str) -> None:
         self.ports = [free_port() for _ in range(num_replicas)]
         self._pids: dict[int, int] = {}
-        command = [sys.executable, "-m", "scripts.robustness.replicas"]
+        command = [sys.executable, "-m", "scripts.robustness.replicas", model]
         pipe = subprocess.PIPE
         self._forker = subprocess.Popen(command, stdin=pipe, stdout=pipe)
         for port in self.ports:
@@ -82,10 +85,10 @@ class Replicas:
 
 
 @contextlib.contextmanager
-def serving_front(ports: Sequence[int], timeouts: Mapping[str, float]) -> Iterator[Server]:
+def serving_front(ports: Sequence[int], model: str, timeouts: Mapping[str, float]) -> Iterator[Server]:
     """A server whose model has the replicas at these ports as its members. timeouts: of its entry."""
     members = [f"hearth:http://{HOST}:{port}" for port in ports]
-    models = json.dumps([{"base_model": MODEL, "members": members, "timeouts": timeouts}])
+    models = json.dumps([{"base_model": model, "members": members, "timeouts": timeouts}])
     front = start_server(free_port(), "--models", models, "--tuning-dir=off")
     try:
         is_ready = wait_until_ready(ready_url(front.port), front.process, READY_TIMEOUT_S)
@@ -100,7 +103,7 @@ def ready_url(port: int) -> str:
     return f"http://{HOST}:{port}/health/ready"
 
 
-def fork_servers() -> None:
+def fork_servers(model: str) -> None:
     """For each port in standard input, fork a server that listens on it, and print its process id."""
     import main
     import startup.serve_one  # noqa: F401 - imports what a server needs
@@ -112,13 +115,9 @@ def fork_servers() -> None:
             continue
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        flags = ["--responses-store=off", "--tuning-dir=off", "--log-level=error", "--threads=1"]
-        os._exit(
-            main.main(
-                ["--model", MODEL, "--port", line.strip(), "--kv-memory-gb=0.2", "--runner=fused", *flags]
-            )
-        )
+        flags = (*FLAGS, *(() if model == DEMO else OTHER_MODELS_FLAGS))
+        os._exit(main.main(["--model", model, "--port", line.strip(), "--kv-memory-gb=0.2", *flags]))
 
 
 if __name__ == "__main__":
-    fork_servers()
+    fork_servers(sys.argv[1])
