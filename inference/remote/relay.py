@@ -50,7 +50,7 @@ class Relay:
         self._check_start = check_start
         self._has_events = False
         self._emit: Emit = lambda events: None
-        self._room: asyncio.Event | None = None
+        self._has_room: asyncio.Event | None = None
 
     async def run(self, emit: Emit) -> None:
         """Relay the whole response. Raises UpstreamFailure."""
@@ -177,13 +177,13 @@ class Relay:
             if not self._has_events:
                 self._has_events = True
                 self._stats.record_first_event()
-            self._room = self._emit(events)
+            self._has_room = self._emit(events)
 
     async def _wait_for_room(self, limit: asyncio.Timeout) -> None:
         """Read on once the client has caught up, at the request's deadline at the latest."""
-        if self._room is not None:
+        if self._has_room is not None:
             limit.reschedule(self._ends_at)
-            await self._room.wait()
+            await self._has_room.wait()
 
     def _earlier(self, at: float) -> float:
         return at if self._ends_at is None else min(at, self._ends_at)

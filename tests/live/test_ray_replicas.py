@@ -50,7 +50,7 @@ FLAGS = (
 BODIES: list[dict[str, Any]] = [
     {
         "model": "models/demo",
-        "messages": [{"role": "user", "content": "Tell me a story about a fox."}],
+        "prompt": "Tell me a story about a fox.",
         "max_tokens": 200,
         "ignore_eos": True,
         "stream": True,

@@ -21,7 +21,7 @@ class SlowClient:
     """A Sink without room after each delivery, until `read`."""
 
     def __init__(self, backend: Backend) -> None:
-        self.room = asyncio.Event()
+        self.has_room = asyncio.Event()
         self.num_bytes = 0
         self.most_at_once = 0
         self.has_ended = False
@@ -34,13 +34,13 @@ class SlowClient:
         self.num_bytes += num_bytes
         self.most_at_once = max(self.most_at_once, num_bytes)
         self.has_ended = any(isinstance(each, Finished) for each in arrived)
-        self.room.clear()
-        return self.room
+        self.has_room.clear()
+        return self.has_room
 
     async def read(self) -> None:
         """Read all that has come, and wait for more."""
         num_bytes = self.num_bytes
-        self.room.set()
+        self.has_room.set()
         async with asyncio.timeout(10):
             while self.num_bytes == num_bytes and not self.has_ended:
                 await asyncio.sleep(0.001)

@@ -98,7 +98,7 @@ def test_tokens_that_are_lost_doubled_or_others_are_counted(token_ids: list[int]
 def test_an_answer_that_breaks_off_differs() -> None:
     streamed, tally = StreamedAnswer(), Tally()
     for line in (
-        b'data: {"choices": [{"delta": {"content": "a"}, "token_ids": [1], "finish_reason": null}]}',
+        b'data: {"choices": [{"text": "a", "token_ids": [1], "finish_reason": null}]}',
         b"",
     ):
         streamed.add(line)

@@ -70,13 +70,13 @@ def test_a_burst_does_not_disconnect_a_reader_that_keeps_up() -> None:
 
 
 @pytest.mark.parametrize(("num_events", "text"), [(MAX_QUEUED_STEPS, "x"), (1, "x" * MAX_QUEUED_BYTES)])
-def test_a_stream_that_can_wait_is_told_to_until_the_queue_is_sent(num_events: int, text: str) -> None:
+def test_a_stream_that_can_wait_gets_what_is_set_once_the_queue_is_sent(num_events: int, text: str) -> None:
     async def fill(stream: ManualStream, blocked: asyncio.Event) -> None:
         for _ in range(num_events - 1):
             assert stream.sink([Token(0, 1, text)]) is None
-        room = stream.sink([Token(0, 1, text)])
-        assert room and not room.is_set()
-        await asyncio.wait_for(room.wait(), 2)
+        has_room = stream.sink([Token(0, 1, text)])
+        assert has_room and not has_room.is_set()
+        await asyncio.wait_for(has_room.wait(), 2)
         assert stream.sink([Finished(0, "stop")]) is None
 
     assert run_sender(fill)[2] == 0
