@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from api.response import NDJSON
+from api.response import NDJSON, ResponseBody
 from api.server.response_sender import MAX_QUEUED_BYTES, MAX_QUEUED_STEPS, ResponseSender
 from inference.backend import Sink
 from inference.errors import ServerError
