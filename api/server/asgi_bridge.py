@@ -52,7 +52,7 @@ class Bridge:
     drain_deadline  time.monotonic() at which unfinished responses are aborted; None: no drain has started
     idle            set when no request is unfinished
     closed          the drain has ended; a request pipelined after an aborted one is dropped
-    refusal_cache   the responses of requests that checks.reserve_permit refuses
+    refusal_cache   the responses of requests that checks.reserve_permit refuses, or whose body does not arrive
     workers         threads that run the app for requests with a small body; large_workers: with a large one
     """
 
@@ -137,8 +137,7 @@ class Bridge:
             body = await read_body(scope, receive, self.checks.body_limit, self.body_idle_s, held_body)
         except ServerError as error:
             held_body.release()
-            environ = self._make_environ(scope, io.BytesIO())
-            await self._refuse(environ | {REFUSED: error.with_traceback(None)}, receive, send)
+            await self._refuse(scope, error.with_traceback(None), receive, send)
             return
         environ_updates: dict[str, Any] = {}
         permit = self.checks.reserve_permit(scope["method"], scope["path"], held_body.num_bytes)
@@ -194,9 +193,9 @@ class Bridge:
         if error := self.checks.check_key(scope["method"], scope["path"], headers):
             raise error
 
-    async def _refuse(self, environ: dict[str, Any], receive: Receive, send: Send) -> None:
+    async def _refuse(self, scope: dict[str, Any], error: ServerError, receive: Receive, send: Send) -> None:
         """Send the refusal, then read for LINGER_S: closing with unread bytes would lose the response."""
-        app_response = await self._run(environ, lambda: False)
+        app_response = self.refusal_cache.refuse(scope, error, io.BytesIO())
         app_response.headers.append((b"connection", b"close"))
         await send_bytes(send, app_response, more=True)
         try:

@@ -1,10 +1,11 @@
-"""The refusals that an overloaded server repeats: an equal request gets an equal response, without the app.
+"""The refusals that a server repeats: an equal request gets an equal response, without the app.
 
-A refusal follows from the request and the seconds to wait, so the app renders it once. Running the app takes
-several times as long, at a time when the engine uses all cores. Knows no dialect.
+A refusal follows from the request and the error's message, so the app renders it once. Running the app takes
+several times as long, when the engine uses all cores or thousands of clients are slow. Knows no dialect.
 """
 
 import io
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +14,7 @@ from api.hooks.request_log import RequestLog, make_request_id
 from api.server.app_response import AppResponse
 from api.server.response_sender import Headers
 from api.wsgi_environ import RECEIVED, REFUSED, REQUEST_LOG, make_environ
-from inference.errors import Overloaded
+from inference.errors import ServerError
 
 MAX_REFUSALS = 256
 MAX_KEY_BYTES = 8 << 10
@@ -35,7 +36,8 @@ class CachedRefusal:
     def repeat(self, scope: dict[str, Any]) -> AppResponse:
         """The refusal of a further request, which is logged and counted."""
         request_id = make_request_id(dict(scope["headers"]).get(REQUEST_ID, b"").decode("latin1"))
-        request_log = self.request_log.repeat(request_id, scope["extensions"][RECEIVED])
+        received = scope["extensions"].get(RECEIVED) or time.perf_counter()
+        request_log = self.request_log.repeat(request_id, received)
         request_log.finish(self.status)
         headers = [*self.headers, (REQUEST_ID, request_log.request_id.encode())]
         return AppResponse(self.status, headers, self.body)
@@ -51,7 +53,7 @@ class RefusalCache:
         self._run_app = run_app
         self._refusals: dict[Key, CachedRefusal] = {}
 
-    def refuse(self, scope: dict[str, Any], error: Overloaded, body: io.BytesIO) -> AppResponse:
+    def refuse(self, scope: dict[str, Any], error: ServerError, body: io.BytesIO) -> AppResponse:
         """The response to a refused request with a small body."""
         head, data = head_of(scope, error), body.getvalue()
         if (cached := self._refusals.get(head) or self._refusals.get((head, data))) is not None:
@@ -73,7 +75,7 @@ class RefusalCache:
         self._refusals[key] = CachedRefusal(status, headers, body, request_log)
 
 
-def head_of(scope: dict[str, Any], error: Overloaded) -> Key:
+def head_of(scope: dict[str, Any], error: ServerError) -> Key:
     """All that a refusal can depend on but the body."""
     headers = tuple(header for header in scope["headers"] if header[0] not in OTHER_HEADERS)
-    return scope["method"], scope["raw_path"], scope["query_string"], headers, error.retry_after
+    return scope["method"], scope["raw_path"], scope["query_string"], headers, type(error), error.message

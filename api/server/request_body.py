@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import io
 import logging
+import random
 import tempfile
 from collections.abc import Awaitable, Callable
 from typing import Any, BinaryIO, TypeVar
@@ -17,6 +18,7 @@ from api.server.held_bodies import HeldBody
 from api.wsgi_environ import RECEIVED
 
 SPOOL_BYTES = 1 << 20  # a body that is larger is written to disk, about this much at a time
+MAX_SPREAD = 1.1  # of `idle_s`: clients that stop at the same moment are refused one after another
 MIN_BYTES_PER_S = 1024  # average rate of a body, with an allowance of `idle_s`; slower ones are refused
 
 Receive = Callable[[], Awaitable[dict[str, Any]]]
@@ -42,6 +44,7 @@ async def read_body(
     limit = body_limit(scope["method"], scope["path"])
     if int(dict(scope["headers"]).get(b"content-length", 0)) > limit:
         raise too_large(limit)
+    idle_s *= random.uniform(1, MAX_SPREAD)
     clock, extensions = asyncio.get_running_loop().time, scope.get("extensions", {})
     pending = bytearray()  # received, and not yet in `file`
     file: BinaryIO | None = None

@@ -99,3 +99,12 @@ def test_the_cache_is_bounded(
     refuse(full, CHAT, b"{}", "X-Long: " + "a" * refusal_cache.MAX_KEY_BYTES)
     refuse(full, CHAT, b"{}", "X-Long: " + "a" * refusal_cache.MAX_KEY_BYTES)
     assert len(app_calls) == 6
+
+
+def test_bodies_that_do_not_arrive_are_refused_without_the_app(
+    full: LiveServer, app_calls: list[str]
+) -> None:
+    full.http_server.bridge.body_idle_s = 0.05
+    silent = http_request("POST", CHAT, b"{").replace(b"Content-Length: 1", b"Content-Length: 2")
+    responses = [full.exchange(silent) for _ in range(3)]
+    assert all(response.startswith(b"HTTP/1.1 408 ") for response in responses) and app_calls == [CHAT]

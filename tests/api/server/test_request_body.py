@@ -121,6 +121,19 @@ def test_a_declared_length_over_the_limit_is_refused_unread() -> None:
         asyncio.run(read(receive, declared=11, limit=10))
 
 
+def test_clients_that_stop_at_the_same_moment_are_refused_one_after_another() -> None:
+    async def refused_at() -> float:
+        with pytest.raises(SlowBody):
+            await read(receiving([]), idle_s=0.2)
+        return time.monotonic()
+
+    async def run() -> list[float]:
+        return sorted(await asyncio.gather(*(refused_at() for _ in range(20))))
+
+    times = asyncio.run(run())
+    assert times[-1] - times[0] > 0.005
+
+
 # What follows three chunks on disk -> the error, and the options of `read`.
 FAILURES: dict[str, tuple[list[dict[str, Any]], type[Exception], dict[str, Any]]] = {
     "over the limit": ([LAST], TooLarge, {"limit": 3 * SPOOL_BYTES - 1}),
