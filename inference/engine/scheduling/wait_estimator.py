@@ -7,12 +7,12 @@ may ask.
 
 import heapq
 import math
-from collections import defaultdict, deque
+from collections import deque
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as SequenceOf
-from itertools import cycle, islice, repeat
 from typing import Literal, NamedTuple
 
+from inference.engine.scheduling.likely_steps import GroupEnds, LikelySteps, likely_steps
 from inference.engine.scheduling.scheduled_step import ScheduledStep
 from inference.engine.scheduling.scheduler import Scheduler
 from inference.engine.scheduling.step_cost import StepCost
@@ -97,40 +97,29 @@ class WaitEstimator:
 
         In each scenario, every answer has one of its likely lengths.
         """
-        num_scenarios, groups = 0, defaultdict[int | None, list[Iterator[float]]](list)
         running = tuple(self.scheduler.running)
-        remaining = self._remaining_steps(running)
-        for index, (sequence, steps) in enumerate(zip(running, remaining, strict=True)):
-            num_scenarios = max(num_scenarios, len(steps))
-            # Each answer begins with another of its lengths: scenario i is the i-th of all of them.
-            shifted = islice(cycle(steps), index % len(steps), None)
-            groups[group_of(sequence)].append(shifted)
-        groups.pop(None, None)
-        running_ends = ends_of(remaining)
-        self._add_waiting(groups, group_of, running_ends.copy())
-        if not (groups and self.step_s):
+        if not (running and self.step_s):
             return None
-        ends = [zip_with(max, iterators) for iterators in groups.values()]
-        num_steps = sum(islice(zip_with(min, ends), num_scenarios)) / num_scenarios
-        return self._seconds(num_steps, running_ends[0])
+        steps = self._likely_steps(running)
+        running_ends = steps.means()
+        heapq.heapify(running_ends)
+        ends = GroupEnds([group_of(sequence) for sequence in running], steps.scenarios())
+        self._add_waiting(ends, group_of, running_ends.copy())
+        num_steps = ends.first_end()
+        return None if num_steps is None else self._seconds(num_steps, running_ends[0])
 
     def _add_waiting(
-        self,
-        groups: dict[int | None, list[Iterator[float]]],
-        group_of: Callable[[Sequence], int | None],
-        running_ends: list[float],
+        self, ends: GroupEnds, group_of: Callable[[Sequence], int | None], running_ends: list[float]
     ) -> None:
         """A group that runs in part ends with the last of its sequences that wait."""
         waiting = tuple(self.scheduler.waiting)
         for sequence, _, end in self._waiting_spans(waiting[:MAX_WAITING], running_ends):
-            if (group := group_of(sequence)) in groups:
-                groups[group].append(repeat(end))
+            ends.delay(group_of(sequence), end)
         for sequence in waiting[MAX_WAITING:]:
-            groups.pop(group_of(sequence), None)  # others end earlier
+            ends.delay(group_of(sequence), math.inf)  # others end earlier
 
-    def _remaining_steps(self, running: SequenceOf[Sequence]) -> list[SequenceOf[float]]:
-        lengths, token_budget = tuple(self.lengths), self.scheduler.step_budget
-        return [remaining_steps(sequence, lengths, token_budget) for sequence in running]
+    def _likely_steps(self, sequences: SequenceOf[Sequence]) -> LikelySteps:
+        return likely_steps(sequences, tuple(self.lengths), self.scheduler.step_budget)
 
     def _waiting_spans(
         self, waiting: SequenceOf[Sequence], ends: list[float]
@@ -139,10 +128,11 @@ class WaitEstimator:
 
         Each takes the place of the first of `ends`, a heap, which then has its end.
         """
-        lengths, token_budget = tuple(self.lengths), self.scheduler.step_budget
-        for sequence in waiting if ends else ():
+        if not (waiting and ends):
+            return
+        for sequence, num_steps in zip(waiting, self._likely_steps(waiting).means(), strict=True):
             start = ends[0]
-            end = start + mean(remaining_steps(sequence, lengths, token_budget))
+            end = start + num_steps
             yield sequence, start, end
             heapq.heapreplace(ends, end)
 
@@ -151,11 +141,13 @@ class WaitEstimator:
 
         While steps are full, prompts wait for the token budget. Else each waits for a running answer to end.
         """
-        ends = ends_of(self._remaining_steps(tuple(self.scheduler.running)))
-        if not (ends and self.step_s):
+        running = tuple(self.scheduler.running)
+        if not (running and self.step_s):
             return None
         if self.is_full:
             return self.step_s * excess / self.scheduler.step_budget
+        ends = self._likely_steps(running).means()
+        heapq.heapify(ends)
         first_end = ends[0]
         for sequence, start, _ in self._waiting_spans(tuple(self.scheduler.waiting), ends):
             excess -= sequence.num_prompt_tokens
@@ -176,30 +168,3 @@ class WaitEstimator:
         mean_growth = growing_steps * (1 - growing_steps / (2 * num_steps))
         num_context_tokens = sum(len(sequence.token_ids) for sequence in running)
         return num_steps * self._step_cost.step_s(num_context_tokens + mean_growth * len(running))
-
-
-def remaining_steps(sequence: Sequence, lengths: SequenceOf[float], token_budget: int) -> SequenceOf[float]:
-    """The steps that the answer may still take: one number for each recent answer that was longer than it."""
-    num_tokens, limit = sequence.num_output_tokens, sequence.max_len - sequence.num_prompt_tokens
-    num_more = max(0, sequence.num_uncomputed_tokens - 1) / token_budget - num_tokens
-    # No min(): a call for each length of each answer takes most of the time of an estimate.
-    likely_lengths = [length if length < limit else limit for length in lengths if length > num_tokens]
-    return [length + num_more for length in likely_lengths or [limit]]
-
-
-def ends_of(remaining: SequenceOf[SequenceOf[float]]) -> list[float]:
-    """In how many steps answers end, each of which may take one of its remaining numbers of steps: a heap."""
-    ends = [mean(steps) for steps in remaining]
-    heapq.heapify(ends)
-    return ends
-
-
-def zip_with(
-    choose: Callable[[tuple[float, ...]], float], iterators: list[Iterator[float]]
-) -> Iterator[float]:
-    """What `choose` makes of the first values of all, the second values, and so on."""
-    return map(choose, zip(*iterators, strict=True)) if len(iterators) > 1 else iterators[0]
-
-
-def mean(values: SequenceOf[float]) -> float:
-    return sum(values) / len(values)
