@@ -65,7 +65,7 @@ class GroupEnds:
 def likely_steps(
     sequences: SequenceOf[Sequence], recent_lengths: SequenceOf[float], token_budget: int
 ) -> LikelySteps:
-    """Of one sequence or more. token_budget: tokens of a step, for prompts that are not computed"""
+    """sequences: at least one. token_budget: tokens of a step, for prompts that are not computed"""
     num_tokens, limits, num_uncomputed = np.array(
         [
             (each.num_output_tokens, each.max_len - each.num_prompt_tokens, each.num_uncomputed_tokens)

@@ -9,7 +9,7 @@ import pytest
 
 from inference.engine.scheduling.likely_steps import GroupEnds, likely_steps
 from inference.engine.sequence import Sequence
-from tests.engine.test_wait_estimator import BUDGET, make_answer, make_sequence
+from tests.engine.running_answers import BUDGET, make_answer, make_sequence
 
 
 def likely_steps_of_one(sequence: Sequence, lengths: SequenceOf[float]) -> list[float]:
@@ -23,10 +23,10 @@ def first_end(groups: SequenceOf[int | None], steps: SequenceOf[SequenceOf[float
     num_scenarios = max(len(each) for each in steps)
     ends = []
     for scenario in range(num_scenarios):
-        taken = [each[(scenario + index) % len(each)] for index, each in enumerate(steps)]
+        num_steps = [each[(scenario + index) % len(each)] for index, each in enumerate(steps)]
         ends.append(
             min(
-                max(end for end, group in zip(taken, groups, strict=True) if group == each)
+                max(end for end, group in zip(num_steps, groups, strict=True) if group == each)
                 for each in {*groups} - {None}
             )
         )

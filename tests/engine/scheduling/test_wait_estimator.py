@@ -2,7 +2,6 @@
 
 import random
 from collections.abc import Sequence as SequenceOf
-from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -10,25 +9,8 @@ import pytest
 from inference.engine.scheduling.scheduled_step import ScheduledStep
 from inference.engine.scheduling.wait_estimator import MAX_WAITING, WaitEstimator
 from inference.engine.sequence import Sequence
-from inference.types import GenerationRequest
-from tests.engine.sequences import RefusingSink
+from tests.engine.running_answers import BUDGET, make_answer, make_sequence
 from tests.retry_after import share_close
-
-BUDGET = 512
-ids = count()
-
-
-def make_sequence(prompt: list[int], max_tokens: int, adapter: int = 0) -> Sequence:
-    request = GenerationRequest(tuple(prompt), max_tokens=max_tokens, adapter_number=adapter)
-    return Sequence(next(ids), request, RefusingSink(), list(prompt))
-
-
-def make_answer(num_tokens: int, max_tokens: int, num_prompt_tokens: int = 4, adapter: int = 0) -> Sequence:
-    """A sequence whose prompt is computed, after `num_tokens` tokens of its answer."""
-    sequence = make_sequence(list(range(num_prompt_tokens)), max_tokens, adapter)
-    sequence.token_ids += [5] * num_tokens
-    sequence.num_computed_tokens = max(0, len(sequence.token_ids) - 1)
-    return sequence
 
 
 def make_step(num_tokens: int, running: SequenceOf[Sequence] = ()) -> ScheduledStep:
