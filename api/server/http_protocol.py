@@ -10,10 +10,10 @@ import time
 from collections import deque
 from http import HTTPStatus
 from itertools import chain
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from httptools import HttpRequestParser
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from api.body.json_body import MIMETYPE, encode
 from api.errors import envelope
@@ -132,6 +132,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             raise RefusedHeaders(refusal)
         if not self.parser.should_upgrade():
             super().on_headers_complete()
+            if self.scope["http_version"] == "1.0":
+                end_with_connection(self.cycle)
 
     def _refusal_of_headers(self) -> Refusal | None:
         if len(self.url) + sum(map(len, chain.from_iterable(self.headers))) > MAX_HEADER_BYTES:
@@ -211,6 +213,22 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             return
         self.transport.write(refusal_response(refusal))
         self.loop.call_later(LINGER_S, self.transport.close)
+
+
+def end_with_connection(cycle: RequestResponseCycle) -> None:
+    """Let a response without a length end where its connection ends: clients of HTTP/1.0 know no chunks.
+
+    uvicorn sends chunks to every client; RFC 9112, 6.1 forbids it.
+    """
+    send, cycle.chunked_encoding = cycle.send, False
+
+    async def send_unframed(message: Any) -> None:
+        cycle.expected_content_length = len(
+            message.get("body", b"")
+        )  # what uvicorn expects of the last message
+        await send(message)
+
+    cycle.send = send_unframed  # type: ignore[method-assign]
 
 
 def without_upgrade(headers: Headers) -> Headers:

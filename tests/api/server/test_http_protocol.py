@@ -180,6 +180,14 @@ def test_an_http_1_0_client_is_answered_and_closed(server: LiveServer) -> None:
     assert response.startswith(b"HTTP/1.1 200 ") and response.endswith(b'{"status":"OK"}')
 
 
+def test_a_stream_to_an_http_1_0_client_has_no_chunks(server: LiveServer) -> None:
+    data = request("POST", "/say", b'{"stream": "sse"}').replace(b"HTTP/1.1", b"HTTP/1.0")
+    with server.connect(data) as connection:
+        head, _, body = read(connection).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 200 ") and b"connection: close" in head
+    assert b"transfer-encoding" not in head and body == b'data: [0,"a"]\n\n'
+
+
 PATHS = ["/%ff%00", "/%E2%82%AC", "//health", "/a%2Fb", "/?a=%ff", "http://x/nowhere"]
 
 
