@@ -52,7 +52,7 @@ class Bridge:
     drain_deadline  time.monotonic() at which unfinished responses are aborted; None: no drain has started
     idle            set when no request is unfinished
     closed          the drain has ended; a request pipelined after an aborted one is dropped
-    refusal_cache   the responses of requests that checks.reserve_permit refuses, or whose body does not arrive
+    refusal_cache   the responses of requests that checks.reserve_permit refuses, or whose body fails
     workers         threads that run the app for requests with a small body; large_workers: with a large one
     """
 
