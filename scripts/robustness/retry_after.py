@@ -70,9 +70,7 @@ class RefusedAttempt(NamedTuple):
 
 
 def is_close(retry_after_s: float, actual_s: float) -> bool:
-    """Waits above MAX_RETRY_S count as this much: no Retry-After is longer, and a client that returns after it
-    is told the rest.
-    """
+    """Waits above MAX_RETRY_S count as this much: a client that has waited so long is then told the rest."""
     actual_s = min(actual_s, MAX_RETRY_S)
     return abs(retry_after_s - actual_s) <= max(MAX_ERROR_S, MAX_ERROR_RATIO * actual_s)
 
