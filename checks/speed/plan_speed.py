@@ -16,6 +16,7 @@ from checks.speed.startup import measure_sample, startup_s
 from checks.speed.work import token_matrices, token_work
 from inference.errors import named_error
 from inference.model.load.checkpoint_quantization import stays_quantized
+from inference.model.paged.kv_pool import INT8
 from inference.native.build import NativeUnavailable
 
 SPARE = 2  # times the memory of the measurement that must be free
@@ -59,7 +60,8 @@ def measure_and_estimate(plan: Plan, model: Any) -> Speed:
     work = token_work(matrices, plan.device)
     if plan.device != "cpu":
         return estimate(work, measure_gpu(dtype))
-    shape = decoder_shape(model.config.get_text_config(), matrices, dtype)
+    has_int8_kv = plan.request.kv_dtype == INT8
+    shape = decoder_shape(model.config.get_text_config(), matrices, dtype, has_int8_kv)
     rates = measure_cpu(shape, plan.max_batch_tokens, torch.get_num_threads())
     if not plan.model_size.is_fused:
         return estimate(work, replace(rates, is_limit=True))

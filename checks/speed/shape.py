@@ -35,7 +35,9 @@ WEIGHT_NAMES: Mapping[str, Sequence[str]] = {
 }
 
 
-def decoder_shape(config: Any, matrices: Sequence[TokenMatrix], dtype: torch.dtype) -> DecoderShape:
+def decoder_shape(
+    config: Any, matrices: Sequence[TokenMatrix], dtype: torch.dtype, has_int8_kv: bool = False
+) -> DecoderShape:
     """The shape of a model. config: of its text. matrices: those of a token. dtype: of activations."""
     hidden = count_of(config, "hidden_size") or DEFAULT_HEAD_DIM
     num_heads = count_of(config, "num_attention_heads") or max(1, hidden // DEFAULT_HEAD_DIM)
@@ -52,6 +54,7 @@ def decoder_shape(config: Any, matrices: Sequence[TokenMatrix], dtype: torch.dty
         layers=layer_dtypes(in_layers, num_layers),
         head=head_dtypes[0] if head_dtypes else usual_dtype(in_layers),
         dtype=NATIVE_DTYPES.get(dtype, NativeDtype.BF16),
+        has_int8_kv=has_int8_kv,
     )
 
 

@@ -17,6 +17,7 @@ from inference.native.prefault import round_up
 from inference.native.structs import DELTA_PLACES, Layer, Matrix, Model, NativeDtype, Step
 
 PAGE = 16
+KV_BLOCK_BYTES = GROUP + 2  # see c/kv_block.h
 PATTERN_BYTES = 1 << 20
 # As bytes of any number format they are ordinary numbers: no zeros, and none too small to be normal.
 PATTERN_VALUES = (0x3C, 0xBC)
@@ -31,7 +32,8 @@ class DecoderShape:
     inner        width of the MLP
     layers       the dtypes of each layer's matrices
     head         dtype of the output layer
-    dtype        of KV cache and logits, F32 or BF16
+    dtype        of activations, F32 or BF16, and of keys and values
+    has_int8_kv  keys and values have 8 bits instead
     has_biases   queries, keys and values have biases
     """
 
@@ -44,7 +46,15 @@ class DecoderShape:
     layers: Sequence[LayerDtypes]
     head: NativeDtype
     dtype: NativeDtype = NativeDtype.BF16
+    has_int8_kv: bool = False
     has_biases: bool = False
+
+    @property
+    def head_bytes(self) -> int:
+        """Bytes of a head in the KV cache."""
+        if self.has_int8_kv:
+            return round_up(self.head_dim, GROUP) // GROUP * KV_BLOCK_BYTES
+        return self.head_dim * (2 if self.dtype is NativeDtype.BF16 else 4)
 
     @property
     def matrices(self) -> dict[str, tuple[int, int]]:
@@ -91,7 +101,7 @@ class SampleModel:
             head_dim=shape.head_dim,
             rotary=shape.head_dim // 2 * 2,
             dtype=shape.dtype,
-            kv_dtype=shape.dtype,
+            kv_dtype=NativeDtype.Q8_0 if shape.has_int8_kv else shape.dtype,
             page=PAGE,
             threads=threads,
             epsilon=1e-6,
@@ -136,8 +146,7 @@ class SampleModel:
         matrices = {
             name: self.matrix(dtypes[name], *size, name in biased) for name, size in shape.matrices.items()
         }
-        itemsize = 2 if shape.dtype is NativeDtype.BF16 else 4
-        pool_bytes = (self.num_pages + 1) * PAGE * shape.num_kv_heads * shape.head_dim * itemsize
+        pool_bytes = (self.num_pages + 1) * PAGE * shape.num_kv_heads * shape.head_bytes
         keys, values = (self.allocate(pool_bytes) for _ in range(2))
         return Layer(**matrices, **shared, keys=keys, values=values)
 

@@ -1,8 +1,11 @@
 """Steps of sample models: they compute, in whole and in parts, and count their bytes."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 
+from inference.model.paged.q8_0 import head_bytes
 from inference.native.library import available
 from inference.native.packed_matrix import PANEL
 from inference.native.sample_model import DecoderShape, SampleModel, same_dtype
@@ -33,6 +36,18 @@ def test_a_step_writes_finite_logits(dtype: NativeDtype) -> None:
     logits.fill_(torch.nan)
     run()
     assert logits.isfinite().all() and logits.std() > 0
+
+
+def test_keys_and_values_in_8_bits_fit_their_pool() -> None:
+    shape = replace(small_shape(NativeDtype.BF16), has_int8_kv=True)
+    sample = SampleModel(shape, num_tokens=64, threads=1)
+    assert sample.model.kv_dtype == NativeDtype.Q8_0
+    assert shape.head_bytes == head_bytes(shape.head_dim)
+    run = sample.step([3, 2], 5)
+    logits = next(each for each in sample.keep_alive if each.shape == (2, 128))
+    logits.fill_(torch.nan)
+    run()
+    assert logits.isfinite().all()
 
 
 def test_layers_alone_write_one_panel() -> None:

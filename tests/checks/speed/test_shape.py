@@ -47,26 +47,30 @@ def describe_matrix(matrix: Any) -> tuple[NativeDtype, int, int]:
 
 
 @needs_fused
-@pytest.mark.parametrize("quantize", ["none", "int8", "q4_k_m"])
+@pytest.mark.parametrize(
+    ("quantize", "kv_dtype"), [("none", "auto"), ("int8", "auto"), ("q4_k_m", "auto"), ("none", "int8")]
+)
 def test_the_timed_model_is_the_served_one(
     planned: Callable[..., Plan],
     machine: Machine,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     quantize: str,
+    kv_dtype: str,
 ) -> None:
     shapes: list[DecoderShape] = []
     monkeypatch.setattr(plan_speed, "measure_cpu", lambda shape, *_: shapes.append(shape) or Rates(1, 1, 1))
     wide = {"hidden_size": 256, "intermediate_size": 512, "num_attention_heads": 4, "num_key_value_heads": 2}
     folder = tiny.llama(tmp_path / "wide", **wide)
-    plan = planned(from_folder("wide", folder), quantize=quantize)
+    plan = planned(from_folder("wide", folder), quantize=quantize, kv_dtype=kv_dtype)
     plan_speed.estimate_speed(plan, machine)
     sample = SampleModel(shapes[0], 16, threads=1)
     assert plan.model_size is not None
     settings = ModelSettings(
         device="cpu", dtype=plan.model_size.dtype, quantize=quantize, weight_cache_dir="off"
     )
-    _, selected = make_recipe(folder, settings, dataclasses.replace(ENGINE, runner="fused")).load_model()
+    engine = dataclasses.replace(ENGINE, runner="fused", kv_dtype=kv_dtype)
+    _, selected = make_recipe(folder, settings, engine).load_model()
     assert describe(sample.model) == describe(selected.runner.runner.native_model)
 
 
