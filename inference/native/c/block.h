@@ -53,7 +53,10 @@ ALWAYS Floats begin(const Block *block, int row, int panel)
 ALWAYS void fetch(const Block *block, const int alone, const char *weight_line, const char **prefetch,
                   const int panels)
 {
-    EACH(p, panels) __builtin_prefetch((alone ? weight_line + PREFETCH_BYTES : *prefetch) + p * block->panel_bytes);
+    EACH(p, panels) {
+        const char *line = alone ? weight_line + PREFETCH_BYTES : *prefetch;
+        __builtin_prefetch(line + p * block->panel_bytes, 0, PREFETCH_LOCALITY);
+    }
     *prefetch += block->prefetch_bytes;
 }
 

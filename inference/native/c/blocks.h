@@ -2,8 +2,9 @@
  *
  * Included by each multiply_*.c after the vectors of its level (vectors_*.h) and these constants, which are chosen to
  * fill the registers: FLOAT_ROWS × FLOAT_PANELS for floats, INT_ROWS × INT_PANELS for integers, with at most
- * MOST_ROWS rows; PREFETCH_BYTES, how far ahead of their use weights are prefetched. Each lane computes one output, so
- * the order of its additions is the same for every block size.
+ * MOST_ROWS rows; PREFETCH_BYTES, how far ahead of their use weights are prefetched, and PREFETCH_LOCALITY, into which
+ * cache: 3 for the first one, 2 for the second. Each lane computes one output, so the order of its additions is the same
+ * for every block size.
  */
 #include "blocks_of_integers.h"
 #include "rounding.h"

@@ -9,7 +9,7 @@
 
 #include "vectors_avx512.h"
 
-enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, PREFETCH_BYTES = 2048 };
+enum { FLOAT_ROWS = 6, FLOAT_PANELS = 4, INT_ROWS = 3, INT_PANELS = 4, PREFETCH_BYTES = 2048, PREFETCH_LOCALITY = 3 };
 
 #include "blocks.h"
 #include "tiles.h"

@@ -1,7 +1,7 @@
 /* `multiply` for AVX2 with FMA. */
 #include "vectors_avx2.h"
 
-enum { FLOAT_ROWS = 4, FLOAT_PANELS = 1, INT_ROWS = 4, INT_PANELS = 1, PREFETCH_BYTES = 2048 };
+enum { FLOAT_ROWS = 4, FLOAT_PANELS = 1, INT_ROWS = 4, INT_PANELS = 1, PREFETCH_BYTES = 2048, PREFETCH_LOCALITY = 3 };
 
 #include "blocks.h"
 

@@ -6,7 +6,7 @@ enum { FLOAT_ROWS = 6 };
 #else
 enum { FLOAT_ROWS = 4 };    /* leaves registers for widened weights */
 #endif
-enum { FLOAT_PANELS = 1, INT_ROWS = 4, INT_PANELS = 1, PREFETCH_BYTES = 2048 };
+enum { FLOAT_PANELS = 1, INT_ROWS = 4, INT_PANELS = 1, PREFETCH_BYTES = 2048, PREFETCH_LOCALITY = 3 };
 
 #include "blocks.h"
 

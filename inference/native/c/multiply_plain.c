@@ -1,7 +1,7 @@
 /* `multiply` for any processor, in plain C. */
 #include "vectors_plain.h"
 
-enum { FLOAT_ROWS = 2, FLOAT_PANELS = 1, INT_ROWS = 2, INT_PANELS = 1, PREFETCH_BYTES = 0 };
+enum { FLOAT_ROWS = 2, FLOAT_PANELS = 1, INT_ROWS = 2, INT_PANELS = 1, PREFETCH_BYTES = 0, PREFETCH_LOCALITY = 3 };
 
 #include "blocks.h"
 
