@@ -116,6 +116,7 @@ def training_base(
         device=plan.device,
         num_processes=tuning_processes(settings, len(machine.gpus) if plan.device == "cuda" else 0),
         quantize=settings.quantize,
+        imatrix=absolute(settings.imatrix),
         chat_template=absolute(settings.chat_template),
         tokenizer_config_path=absolute(settings.tokenizer_config_path),
         trust_remote_code=settings.trust_remote_code,

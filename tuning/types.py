@@ -122,6 +122,7 @@ class TrainingBase:
     context       most tokens of a row; 0: the model's
     rope_scaling  and rope_factor, allow_pickle: as the settings
     quantize      the scheme by which the served weights are packed; a job decides for itself
+    imatrix       the file by which that scheme weighs its errors; empty: none
     threads       CPU threads of a trainer
     device        of trainers, as in JobSpec
     num_processes of a trainer, which divide the rows of a batch; GPU n is that of process n
@@ -134,6 +135,7 @@ class TrainingBase:
     context: int
     dtype: str = "auto"
     quantize: str = "none"
+    imatrix: str = ""
     chat_template: str = ""
     tokenizer_config_path: str = ""
     trust_remote_code: bool = False

@@ -20,7 +20,7 @@ from inference.model.load.formats import FORMATS, WeightsFormat
 from inference.model.load.generation_config import vocab_size_of
 from inference.model.load.meta_model import count_parameters
 from inference.model.load.rope import freeze_frequencies
-from inference.model.quantization.quantize import pack_on
+from inference.model.quantization.quantize import pack_on, read_importance
 from inference.model.quantization.replace import compute_in_float32, packed_weights, rounds_activations
 from inference.model.quantization.schemes import INT4, INT8, NONE
 from inference.model.weights.mapped_model import mapped_file, mapped_format
@@ -97,7 +97,7 @@ def load_base(folder: Path, settings: ModelSettings, *, context: int = 0, weight
     """Load and freeze the model in `folder`. Raises BadRequest, or Unavailable without kernels to quantize.
 
     settings     "auto" is the dtype that the server chooses, and a GPU if there is one; `quantize` packs the
-                 weights (QLoRA)
+                 weights (QLoRA), by the importance of inputs in the file of `imatrix` if there is one
     context      most tokens of a sequence, for which frequencies that depend on the length are computed; 0:
                  the model's own
     weight_file  of the server, with the weights packed by this scheme: mapped if it exists; empty: none
@@ -114,7 +114,7 @@ def load_base(folder: Path, settings: ModelSettings, *, context: int = 0, weight
     if loaded.is_encoder_decoder:
         kind = model.config.model_type
         raise BadRequest("model", "cannot be fine-tuned here: only decoder models can", kind)
-    prepare_frozen(model, device, scheme)
+    prepare_frozen(model, device, scheme, settings.imatrix)
     freeze_frequencies(model, context)
     return split_model(model, loaded.tokenizer, vocab_size_of(model), context)
 
@@ -150,15 +150,16 @@ def training_dtype(dtype: str, device: str, num_parameters: int) -> str:
     )
 
 
-def prepare_frozen(model: Any, device: str, quantize: str) -> None:
-    """Change a loaded model into one that is fast to train on the device. Raises Unavailable.
+def prepare_frozen(model: Any, device: str, quantize: str, imatrix: str = "") -> None:
+    """Change a loaded model into one that is fast to train on the device. Raises Unavailable, and BadRequest
+    for an imatrix that is not of this model.
 
     Over quantized weights on a CPU, the base computes in float32, whatever their dtype: the server's native
     code has float32 between its layers, and the log probabilities of both must agree.
     """
     disable_dropout(model)
     if quantize != NONE and mapped_file(model) is None:
-        quantize_frozen(model, device, quantize)
+        quantize_frozen(model, device, quantize, imatrix)
     if rounds_activations(model):
         compute_in_float32(model)
     if device != "cpu":
@@ -215,9 +216,9 @@ def is_close(base: BaseModel, values: Tensor, expected: Tensor) -> bool:
     return bool(difference <= max_error * expected.float().std())
 
 
-def quantize_frozen(model: Any, device: str, quantize: str) -> None:
+def quantize_frozen(model: Any, device: str, quantize: str, imatrix: str) -> None:
     """Pack the weights, wherever they are, into matrices on the device; move the rest. Raises Unavailable."""
     try:
-        pack_on(model, quantize, device)
+        pack_on(model, quantize, device, read_importance(model, Path(imatrix) if imatrix else None))
     except NativeUnavailable as reason:
         raise Unavailable(f"quantize_base has no kernels: {reason}; set it to false") from reason

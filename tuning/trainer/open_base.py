@@ -17,6 +17,7 @@ def open_base(spec: JobSpec | TrainingBase, quantize: str) -> BaseModel:
         device=spec.device,
         dtype=spec.dtype,
         quantize=quantize,
+        imatrix=spec.imatrix if isinstance(spec, TrainingBase) else "",  # the schemes of jobs weigh no errors
         trust_remote_code=spec.trust_remote_code,
         allow_pickle=spec.allow_pickle,
         rope_scaling=spec.rope_scaling,
