@@ -1,6 +1,5 @@
 """A file of llama-imatrix gives each weight of a model the importance of its inputs, in both forms."""
 
-import struct
 from pathlib import Path
 
 import gguf
@@ -11,11 +10,10 @@ import torch
 from inference.errors import BadRequest
 from inference.model.quantization.imatrix import BadImatrix, importance_of, read_imatrix
 from inference.model.quantization.quantize import pack_on, read_importance
+from tests.model.quantization.imatrix_files import HIDDEN, NAME, SUMS, write_legacy
 from tests.tiny_models.families import tiny
 
-HIDDEN = 64
-QUERY, NAME = "model.layers.1.self_attn.q_proj.weight", "blk.1.attn_q.weight"
-SUMS = np.arange(1, HIDDEN + 1, dtype=np.float32)
+QUERY = "model.layers.1.self_attn.q_proj.weight"
 
 
 def write_gguf(path: Path, name: str, sums: np.ndarray, counts: np.ndarray) -> Path:
@@ -27,12 +25,6 @@ def write_gguf(path: Path, name: str, sums: np.ndarray, counts: np.ndarray) -> P
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
-    return path
-
-
-def write_legacy(path: Path, name: str, sums: np.ndarray, num_calls: int) -> Path:
-    head = struct.pack("<ii", 1, len(name)) + name.encode()
-    path.write_bytes(head + struct.pack("<ii", num_calls, len(sums)) + sums.tobytes() + struct.pack("<i", 7))
     return path
 
 

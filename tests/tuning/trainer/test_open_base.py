@@ -15,7 +15,7 @@ from inference.model.quantization.imatrix import importance_of
 from inference.model.quantization.quantize import pack_on
 from inference.model.quantization.schemes import NONE
 from settings.groups import ModelSettings
-from tests.model.quantization.test_imatrix import HIDDEN, NAME, SUMS, write_legacy
+from tests.model.quantization.imatrix_files import HIDDEN, NAME, SUMS, write_legacy
 from tests.tiny_models import tiny
 from tests.tiny_models.families import needs_fused
 from tuning.trainer.open_base import open_base
