@@ -1,6 +1,6 @@
 """Compares the memory that the server predicts with the memory that it uses, for many models.
 
-    python -m scripts.preflight.memory                  all models: writes 13 models, 9 GB altogether
+    python -m scripts.preflight.memory                  all models: writes 14 models, 13 GB altogether
     python -m scripts.preflight.memory llama qwen2      the cases of these models
     python -m scripts.preflight.memory --folder DIR     keep the models in DIR, and reuse those in it
 
@@ -54,7 +54,7 @@ def measure_all(
             if case.shape == shape:
                 yield case, try_measure(case, model, scratch)
         if args.folder is None:
-            shutil.rmtree(model)
+            shutil.rmtree(model) if model.is_dir() else model.unlink()
 
 
 def try_measure(case: MemoryCase, model: Path, scratch: Path) -> MeasuredMemory | None:

@@ -1,6 +1,7 @@
 """The models whose memory is predicted and measured, and the settings to serve each with.
 
-Real architectures of 0.1 to 1.2 B parameters with random weights; nothing is downloaded.
+Real architectures of 0.1 to 1.2 B parameters and a GGUF file of 7 B, with random weights; nothing is
+downloaded.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,6 +28,7 @@ from inference.model.load.architecture import auto_class_of
 from scripts.bench import models as bench_models
 from scripts.bench.models import CONTEXT_4K, TIED
 from scripts.decoder_numbers import decoder_numbers
+from scripts.preflight.speed.random_gguf import FILE_TYPES, write_gguf
 
 MakeConfig = Callable[[], Any]
 
@@ -59,6 +61,9 @@ def t5() -> Any:
 SHAPES: Mapping[str, MakeConfig] = {
     "llama": lambda: LlamaConfig(**decoder_numbers(768, 2048, 12, 12, 4, 32_000, **CONTEXT_4K)),
     "llama 1b": bench_models.SHAPES["1b"],
+    "llama 7b Q4_K_M": lambda: LlamaConfig(
+        **decoder_numbers(4096, 11_008, 32, 32, 32, 32_000, **CONTEXT_4K, **TIED)
+    ),
     "qwen2": bench_models.SHAPES["0.5b"],
     "qwen3": lambda: Qwen3Config(  # 0.6B
         **decoder_numbers(1024, 3072, 28, 16, 8, 151_936, head_dim=128, **CONTEXT_4K, **TIED)
@@ -109,6 +114,7 @@ CASES = (
     MemoryCase("llama", {"runner": "uncached"}, context=200),
     MemoryCase("llama", rows=16, context=2000),
     MemoryCase("llama 1b"),
+    MemoryCase("llama 7b Q4_K_M", rows=1, context=2000),
     MemoryCase("qwen2"),
     MemoryCase("qwen2", {"quantize": "int8"}),
     MemoryCase("qwen2", {"quantize": "int4"}),
@@ -131,12 +137,20 @@ CASES = (
 
 
 def write_model(shape: str, folder: Path) -> Path:
-    """The model's folder below `folder`. The model is written in bfloat16 if it is missing."""
-    folder_of_model = folder / shape.replace(" ", "-")
-    if not folder_of_model.exists():
-        transformers.utils.logging.disable_progress_bar()
-        torch.manual_seed(bench_models.SEED)
-        config = SHAPES[shape]()
-        auto_class_of(config).from_config(config, dtype=torch.bfloat16).save_pretrained(folder_of_model)
-        bench_models.byte_tokenizer(config.get_text_config().vocab_size).save_pretrained(folder_of_model)
-    return folder_of_model
+    """The model's folder below `folder`, in bfloat16; its GGUF file if the shape's name ends with a type of
+    such files. Written if it is missing.
+    """
+    path, file_type = folder / shape.replace(" ", "-"), shape.rpartition(" ")[2]
+    if file_type in FILE_TYPES:
+        path = path.with_name(f"{path.name}.gguf")
+    if path.exists():
+        return path
+    config = SHAPES[shape]()
+    if file_type in FILE_TYPES:
+        write_gguf(config, file_type, path)
+        return path
+    transformers.utils.logging.disable_progress_bar()
+    torch.manual_seed(bench_models.SEED)
+    auto_class_of(config).from_config(config, dtype=torch.bfloat16).save_pretrained(path)
+    bench_models.byte_tokenizer(config.get_text_config().vocab_size).save_pretrained(path)
+    return path

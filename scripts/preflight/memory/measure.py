@@ -109,7 +109,8 @@ def read_report(
 
 def make_load(case: MemoryCase, model: Path) -> list[Request]:
     """Requests that fill every row to the full context. The prompts differ, so that no pages are shared."""
-    is_encoder_decoder = json.loads((model / "config.json").read_text()).get("is_encoder_decoder", False)
+    config = json.loads((model / "config.json").read_text()) if model.is_dir() else {}
+    is_encoder_decoder = config.get("is_encoder_decoder", False)
     num_new_tokens = (
         case.context - 2
         if is_encoder_decoder
