@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import json
 import logging
-import os
 import pickle
 import signal
 import subprocess
@@ -23,7 +22,7 @@ from inference.errors import without_folders
 from inference.on_demand.load_progress import STALL_S, limit_stalls
 from inference.on_demand.managed_model import LoadFailed
 from inference.on_demand.model_adapters import ModelAdapters
-from inference.process.child_program import ROOT, launch_command
+from inference.process.child_program import ROOT, SIGKILL, launch_command, signal_group
 from inference.process.memory import memory_shortage
 from inference.process.unix_socket import is_listening
 from inference.remote.failures import UpstreamFailure
@@ -171,7 +170,7 @@ class ModelProcess:
                 await self.wait()
         if process.poll() is not None:
             return
-        self._send_kill(process)
+        signal_group(process, SIGKILL)
         try:
             async with asyncio.timeout(KILL_TIMEOUT_S):
                 await self.wait()
@@ -188,13 +187,9 @@ class ModelProcess:
 
     def kill(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            self._send_kill(self._process)
+            signal_group(self._process, SIGKILL)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(KILL_TIMEOUT_S)
-
-    def _send_kill(self, process: subprocess.Popen[bytes]) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, signal.SIGKILL)
 
     def _read(self, output: IO[bytes]) -> None:
         """Read what the child prints until it ends. On a thread of its own."""

@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import BinaryIO
 
 OTHERS_WRITE = stat.S_IWGRP | stat.S_IWOTH
-OPEN_FLAGS = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK  # a pipe would keep the start waiting
+# No links, and no pipe, which would keep the start waiting; Windows has neither flag, but converts line ends.
+OPEN_FLAGS = os.O_RDONLY | sum(getattr(os, name, 0) for name in ("O_NOFOLLOW", "O_NONBLOCK", "O_BINARY"))
 DIGEST_BYTES = hashlib.sha256().digest_size
 
 
@@ -50,7 +51,12 @@ def open_own(path: Path) -> BinaryIO:
 
 
 def is_own(status: os.stat_result) -> bool:
-    """Whether nobody but this user and root can have written a file, or into a folder."""
+    """Whether nobody but this user and root can have written a file, or into a folder.
+
+    Windows has no such owners and modes: there the profile of the user keeps others from the cache.
+    """
+    if not hasattr(os, "geteuid"):
+        return True
     return status.st_uid in (os.geteuid(), 0) and not status.st_mode & OTHERS_WRITE
 
 

@@ -6,12 +6,14 @@ Knows commands and exit codes; not what a program does.
 import contextlib
 import os
 import signal
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]  # `python -m` finds this project's modules here
 LAUNCHER = ROOT / "inference" / "process" / "launch.py"
+SIGKILL = getattr(signal, "SIGKILL", signal.SIGTERM)  # Windows has none: there SIGTERM ends a process at once
 
 
 def module_command(name: str) -> tuple[str, ...]:
@@ -22,6 +24,15 @@ def module_command(name: str) -> tuple[str, ...]:
 def launch_command(command: Sequence[str], nice: int = 0) -> list[str]:
     """The command with which a child of this process runs `command`, nicer by so much."""
     return [sys.executable, str(LAUNCHER), str(os.getpid()), str(nice), *command]
+
+
+def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal to a process that leads a group, and to the group; on Windows to the process alone."""
+    with contextlib.suppress(ProcessLookupError):
+        if hasattr(os, "killpg"):
+            os.killpg(process.pid, number)
+        else:
+            process.send_signal(number)
 
 
 def describe_exit(code: int) -> str:

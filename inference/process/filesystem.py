@@ -5,6 +5,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
+
 UNCOUNTED = 2**63  # free files of a file system that does not count files
 SPARE_BYTES = 1_000_000_000  # left free for everything else on the disk
 
@@ -38,6 +40,8 @@ def free_disk_bytes(folder: Path) -> int:
 
 def measure_free_space(folder: Path) -> tuple[int, int]:
     """(bytes, files) that may still be written, without those reserved for root."""
+    if not hasattr(os, "statvfs"):  # Windows
+        return psutil.disk_usage(str(folder)).free, UNCOUNTED
     stats = os.statvfs(folder)
     return stats.f_bavail * stats.f_frsize, stats.f_favail if stats.f_files else UNCOUNTED
 

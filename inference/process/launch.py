@@ -18,7 +18,8 @@ def main() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(parent):  # it died before the call
         sys.exit(1)
-    os.nice(int(nice))
+    if hasattr(os, "nice"):  # Windows has it not
+        os.nice(int(nice))
     os.execv(command[0], command)
 
 

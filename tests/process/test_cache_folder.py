@@ -73,3 +73,9 @@ def test_the_file_of_another_user_is_refused(path: Path) -> None:
     assert not is_own(path.stat())
     with pytest.raises(UntrustedFile, match="another user"):
         read_with_digest(path)
+
+
+def test_without_owners_the_profile_protects_the_files(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr(os, "geteuid")
+    path.chmod(0o666)  # what Windows says of every file
+    assert is_own(path.stat()) and read_with_digest(path) == CONTENT

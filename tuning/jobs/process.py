@@ -12,10 +12,10 @@ from pathlib import Path
 
 import psutil
 
-from inference.process.child_program import ROOT, launch_command
+from inference.process.child_program import ROOT, SIGKILL, launch_command, signal_group
 
 MAX_LAST_WORDS = 2000  # bytes of the error output
-KILLED, TERMINATED = -signal.SIGKILL, -signal.SIGTERM  # exit codes
+KILLED, TERMINATED = -SIGKILL, -signal.SIGTERM  # exit codes
 OUTPUT_FILE = "output.txt"  # what the child printed, errors included
 
 # With glibc's defaults the heap takes up to 2.4 times the memory that is planned.
@@ -65,16 +65,16 @@ class ChildProcess:
     def exit_code(self) -> int | None:
         """None: it runs; negative: the signal that ended it. What is left of its group is killed then."""
         if self._process.returncode is None and self._process.poll() is not None:
-            self._signal_group(signal.SIGKILL)
+            signal_group(self._process, SIGKILL)
         return self._process.returncode
 
     def terminate(self) -> None:
         """Ask it to save its state and to end."""
-        self._signal_group(signal.SIGTERM)
+        signal_group(self._process, signal.SIGTERM)
 
     def kill(self) -> None:
         """End it and its own children. Returns when it is gone."""
-        self._signal_group(signal.SIGKILL)
+        signal_group(self._process, SIGKILL)
         self._process.wait()
 
     def wait(self, timeout_s: float) -> bool:
@@ -89,10 +89,6 @@ class ChildProcess:
         with output.open("rb") as file:
             file.seek(max(0, output.stat().st_size - MAX_LAST_WORDS))
             return file.read().decode(errors="replace").strip()
-
-    def _signal_group(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
 
 
 def child_environment(environment: Mapping[str, str], threads: int) -> dict[str, str]:

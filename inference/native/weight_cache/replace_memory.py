@@ -15,7 +15,6 @@ from torch import Tensor
 MIN_SHARE = 0.9  # of the bytes; a few blocks of many are not worth mappings of their own
 REPLACED_AT_ONCE = 1 << 24  # bytes: others wait for their page faults meanwhile
 MAP_FIXED, MADV_POPULATE_READ = 0x10, 22  # as in mman.h; Python's module does not have them
-PROTECTION, FLAGS = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | MAP_FIXED
 
 
 def replace_memory(descriptor: int, places: Sequence[tuple[Tensor, int]]) -> bool:
@@ -38,10 +37,11 @@ def replace_block(descriptor: int, block: Tensor, offset: int) -> bool:
     system = ctypes.CDLL(None)
     system.mmap.argtypes = (c_void_p, c_size_t, c_int, c_int, c_int, c_int64)
     system.mmap.restype = c_void_p
+    protection, flags = mmap.PROT_READ | mmap.PROT_WRITE, mmap.MAP_PRIVATE | MAP_FIXED
     size = block.nbytes // mmap.PAGESIZE * mmap.PAGESIZE
     for start in range(0, size, REPLACED_AT_ONCE):
         length, address = min(REPLACED_AT_ONCE, size - start), block.data_ptr() + start
-        if system.mmap(address, length, PROTECTION, FLAGS, descriptor, offset + start) != address:
+        if system.mmap(address, length, protection, flags, descriptor, offset + start) != address:
             return False
         # Errors are ignored: otherwise the pages come as they are read.
         system.madvise(c_void_p(address), c_size_t(length), MADV_POPULATE_READ)

@@ -1,0 +1,48 @@
+"""Children of a process end with their group, also where the system has no groups or no SIGKILL."""
+
+import os
+import runpy
+import signal
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from inference.process.child_program import SIGKILL, signal_group
+
+ROOT = Path(__file__).resolve().parents[2]
+# Names that Windows lacks, by their modules.
+POSIX_NAMES = {
+    "os": ("O_NOFOLLOW", "O_NONBLOCK", "geteuid", "killpg", "statvfs"),
+    "mmap": ("MAP_PRIVATE", "MAP_ANONYMOUS", "PROT_READ", "PROT_WRITE", "MADV_HUGEPAGE", "MADV_DONTNEED"),
+    "signal": ("SIGKILL", "SIGURG", "SIGUSR1", "SIGHUP"),
+    "socket": ("AF_UNIX",),
+}
+MODULES = (
+    "inference/native/weight_cache/replace_memory.py",
+    "inference/on_demand/model_process.py",
+    "inference/process/cache_folder.py",
+    "inference/process/child_program.py",
+    "inference/process/file_lease.py",
+    "inference/process/filesystem.py",
+    "inference/process/unix_socket.py",
+    "tuning/jobs/process.py",
+)
+
+
+@pytest.mark.parametrize("has_groups", [True, False])
+def test_a_killed_child_is_gone(monkeypatch: pytest.MonkeyPatch, has_groups: bool) -> None:
+    if not has_groups:
+        monkeypatch.delattr(os, "killpg")
+    process = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    signal_group(process, SIGKILL)
+    assert process.wait(10) == -signal.SIGKILL
+    signal_group(process, SIGKILL)  # of a process that has ended
+
+
+@pytest.mark.parametrize("module", MODULES)
+def test_a_module_needs_no_posix_names_to_be_imported(monkeypatch: pytest.MonkeyPatch, module: str) -> None:
+    for owner, names in POSIX_NAMES.items():
+        for name in names:
+            monkeypatch.delattr(f"{owner}.{name}", raising=False)
+    runpy.run_path(str(ROOT / module), run_name="imported")
