@@ -223,9 +223,8 @@ def end_with_connection(cycle: RequestResponseCycle) -> None:
     send, cycle.chunked_encoding = cycle.send, False
 
     async def send_unframed(message: Any) -> None:
-        cycle.expected_content_length = len(
-            message.get("body", b"")
-        )  # what uvicorn expects of the last message
+        # uvicorn refuses a body of another length.
+        cycle.expected_content_length = len(message.get("body", b""))
         await send(message)
 
     cycle.send = send_unframed  # type: ignore[method-assign]
