@@ -6,6 +6,7 @@ import pytest
 
 from inference.metrics import Metrics
 from tests.tuning.scripted_service import create_job, wait_for_job, wait_until
+from tuning.jobs import training
 from tuning.service import TuningService
 
 
@@ -33,8 +34,9 @@ def test_the_speed_of_running_jobs_is_measured(service: TuningService) -> None:
 
 
 def test_the_log_has_the_rate_and_the_time_left(
-    service: TuningService, caplog: pytest.LogCaptureFixture
+    service: TuningService, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(training, "LOG_EVERY_S", 0.5)
     with caplog.at_level(logging.INFO, "tuning"):
         job = create_job(service, {"step_s": 0.05}, steps=1000)
         wait_until(lambda: caplog.text, lambda text: f"job={job.id} step=" in text)

@@ -93,10 +93,11 @@ class HubHandler(BaseHTTPRequestHandler):
         self.send_response(status)
         for key, value in {"Content-Length": str(len(body)), **extra_headers}.items():
             self.send_header(key, value)
-        self.end_headers()
-        self.wfile.write(body)
+        # Counted first: the client reads the counters once it has the body.
         self.hub.num_requests += 1
         self.hub.wire_bytes += len(self.raw_requestline) + len(str(self.headers)) + HEAD_BYTES + len(body)
+        self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, format: str, *args: Any) -> None:
         return None
