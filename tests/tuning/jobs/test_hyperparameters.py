@@ -1,11 +1,15 @@
 """Which hyperparameters a job may set, and what "auto" becomes."""
 
+import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from api.openai.fine_tuning.parse import TARGETS
 from inference.errors import BadRequest
 from tuning.jobs.hyperparameters import (
+    RULES,
     ModelSizes,
     check_hyperparameters,
     effective_values,
@@ -124,3 +128,20 @@ def test_the_rank_is_limited_by_the_server() -> None:
     check_hyperparameters({"lora_rank": 8, "n_epochs": "auto", "packing": None}, max_lora_rank=8)
     with pytest.raises(BadRequest, match="must be at most MAX_LORA_RANK=8, got 9"):
         check_hyperparameters({"lora_rank": 9}, max_lora_rank=8)
+
+
+def test_the_docs_have_a_row_with_the_limits_of_each() -> None:
+    text = (Path(__file__).resolve().parents[3] / "docs/tuning.md").read_text()
+    table = text.split("## Hyperparameters")[1].split("\n## ")[0]
+    rows = {
+        name.removeprefix("lora_") if name == TARGETS else name: values
+        for row in table.splitlines()
+        if row.startswith("| `")
+        for names, values, _ in [row.strip("| ").split(" | ")]
+        for name in re.findall(r"`(\w+)`", names)
+    }
+    assert rows.keys() == RULES.keys()
+    limits = {
+        name: re.findall(r"\d+", rule.words.replace("1e+06", "1000000")) for name, rule in RULES.items()
+    }
+    assert {name: re.findall(r"\d+", rows[name]) for name in RULES} == limits
