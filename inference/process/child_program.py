@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]  # `python -m` finds this project's modules here
 LAUNCHER = ROOT / "inference" / "process" / "launch.py"
@@ -26,7 +27,7 @@ def launch_command(command: Sequence[str], nice: int = 0) -> list[str]:
     return [sys.executable, str(LAUNCHER), str(os.getpid()), str(nice), *command]
 
 
-def signal_group(process: subprocess.Popen[bytes], number: int) -> None:
+def signal_group(process: subprocess.Popen[Any], number: int) -> None:
     """Send a signal to a process that leads a group, and to the group; on Windows to the process alone."""
     with contextlib.suppress(ProcessLookupError):
         if hasattr(os, "killpg"):
