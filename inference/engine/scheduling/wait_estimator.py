@@ -101,8 +101,7 @@ class WaitEstimator:
         if not (running and self.step_s):
             return None
         steps = self._likely_steps(running)
-        running_ends = steps.means()
-        heapq.heapify(running_ends)
+        running_ends = sorted(steps.means())
         ends = GroupEnds([group_of(sequence) for sequence in running], steps.scenarios())
         self._add_waiting(ends, group_of, running_ends.copy())
         num_steps = ends.first_end()
@@ -126,7 +125,7 @@ class WaitEstimator:
     ) -> Iterator[tuple[Sequence, float, float]]:
         """In how many steps each waiting sequence starts and ends.
 
-        Each takes the place of the first of `ends`, a heap, which then has its end.
+        Each takes the place of the first of `ends`, a heap (a sorted list is one), which then has its end.
         """
         if not (waiting and ends):
             return
@@ -146,8 +145,7 @@ class WaitEstimator:
             return None
         if self.is_full:
             return self.step_s * excess / self.scheduler.step_budget
-        ends = self._likely_steps(running).means()
-        heapq.heapify(ends)
+        ends = sorted(self._likely_steps(running).means())
         first_end = ends[0]
         for sequence, start, _ in self._waiting_spans(tuple(self.scheduler.waiting), ends):
             excess -= sequence.num_prompt_tokens
