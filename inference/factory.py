@@ -38,8 +38,8 @@ from inference.model.load.weights_digest import weights_digest
 from inference.model.load_recipe import make_recipe
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
 from inference.model.paged.kv_pool import AUTO
-from inference.model.runner_selection import select_runner
 from inference.model.runner_selection.runner_options import BATCH_INVARIANT
+from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.model.tensor_parallel.executor import MultiProcess, SingleProcess
 from inference.model.weights.mapped_model import mapped_file
 from inference.open_draft_model import DraftSource, open_draft_model
@@ -58,7 +58,7 @@ class LoadedEngine:
     """
 
     loaded_model: loader.LoadedModel
-    selected_runner: select_runner.SelectedRunner
+    selected_runner: SelectedRunner
     engine: Engine
     executor: SingleProcess | MultiProcess
     engine_thread: EngineThread

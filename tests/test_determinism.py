@@ -15,8 +15,10 @@ from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
 from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.engine.speculation.ngram_proposer import NgramProposer
-from inference.model.runner_selection import select_runner
+from inference.model.quantization.schemes import Quantization
+from inference.model.runner_selection.requirements import RUNNERS, RunnerLimits, RunnerRules
 from inference.model.runner_selection.runner_options import BATCH_INVARIANT
+from inference.model.runner_selection.select_runner import select_runner
 from inference.model.weights import prepare_weights
 from inference.native.build import NativeUnavailable
 from inference.native.library import SETTING, library
@@ -31,9 +33,7 @@ from tests.tiny_models.families import DEVICE, VOCAB, needs_fused, tiny
 FIVE = ("llama", "mixtral", "gpt2", "jamba", "t5")
 CHUNK = 16
 NEW = 12
-LIMITS = select_runner.RunnerLimits(
-    max_sequences=4, context=80, kv_memory_bytes=1 << 24, max_batch_total_tokens=200
-)
+LIMITS = RunnerLimits(max_sequences=4, context=80, kv_memory_bytes=1 << 24, max_batch_total_tokens=200)
 SAMPLINGS = (
     Sampling(greedy=True),
     Sampling(temperature=0.7, top_p=0.9),
@@ -86,8 +86,8 @@ def make_requests() -> list[GenerationRequest]:
 def engine(family: str, dtype: torch.dtype, deterministic: bool) -> Engine:
     """Four rows, and too little KV memory for three long answers; not a batch-invariant runner."""
     model = tiny(family).to(dtype)
-    kinds = [kind for kind in select_runner.RUNNERS if kind not in BATCH_INVARIANT]
-    selected = select_runner.select_runner(model, LIMITS, deterministic=deterministic, allowed_runners=kinds)
+    kinds = [kind for kind in RUNNERS if kind not in BATCH_INVARIANT]
+    selected = select_runner(model, LIMITS, RunnerRules(deterministic=deterministic, kinds=kinds))
     sampler = (BatchInvariantSampler if deterministic else Sampler)(VOCAB)
     chunk = CHUNK if deterministic else 0
     return Engine(
@@ -176,8 +176,8 @@ def test_no_answer_of_the_fused_runner_depends_on_its_neighbours(
     # deviations at which loading fails; tests/model/quantization checks the precision.
     monkeypatch.setattr(prepare_weights, "QUANTIZED_TOLERANCE", (0.2, 1.0))
     model = tiny(family).bfloat16()
-    selected = select_runner.select_runner(
-        model, LIMITS, deterministic=True, allowed_runners=BATCH_INVARIANT, quantize=quantize
+    selected = select_runner(
+        model, LIMITS, RunnerRules(deterministic=True, kinds=BATCH_INVARIANT), Quantization(quantize)
     )
     served = Engine(
         selected.runner,

@@ -9,7 +9,8 @@ from transformers import PreTrainedModel
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RUNNERS, RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from tests.engine.engine_answers import generate_reference, run_until_idle, submit
 from tests.tiny_models.families import FAMILIES, LLAMAS, UNCACHED, VOCAB, needs_fused, tiny
 
@@ -28,11 +29,9 @@ def prompts() -> list[list[int]]:
     return [*own, shared + own[0], shared + own[4]]
 
 
-def engine(model: PreTrainedModel, kinds: Sequence[str] = select_runner.RUNNERS) -> Engine:
-    runner = select_runner.select_runner(
-        model,
-        select_runner.RunnerLimits(max_sequences=4, context=64, kv_memory_bytes=1 << 24),
-        allowed_runners=kinds,
+def engine(model: PreTrainedModel, kinds: Sequence[str] = RUNNERS) -> Engine:
+    runner = select_runner(
+        model, RunnerLimits(max_sequences=4, context=64, kv_memory_bytes=1 << 24), RunnerRules(kinds=kinds)
     ).runner
     return Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=16, max_queued_tokens=10_000))
 

@@ -10,7 +10,8 @@ from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.errors import Internal
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from inference.sampling import Sampling
 from tests.engine.generation_requests import make_request
 from tests.tiny_models.families import VOCAB, tiny
@@ -53,10 +54,10 @@ def run_until_idle(engine: Engine) -> None:
     ("family", "kv_dtype"), [("llama", "auto"), ("llama", "int8"), ("jamba", "auto"), ("gptj", "auto")]
 )
 def test_a_request_whose_logits_overflow_affects_no_other(family: str, kv_dtype: str) -> None:
-    runner = select_runner.select_runner(
+    runner = select_runner(
         poisoned(family),
-        select_runner.RunnerLimits(max_sequences=3, context=64, kv_memory_bytes=1 << 24),
-        kv_dtype=kv_dtype,
+        RunnerLimits(max_sequences=3, context=64, kv_memory_bytes=1 << 24),
+        RunnerRules(kv_dtype=kv_dtype),
     ).runner
     engine = Engine(runner, Sampler(POISON), EngineOptions(max_batch_tokens=64, max_queued_tokens=1000))
     alone = submit(engine, PROMPT)

@@ -25,6 +25,7 @@ from inference.model.fused.runner import FusedRunner
 from inference.model.kv_cost import WindowGroup
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
+from inference.model.runner_selection.requirements import RunnerSize
 from inference.model.runner_selection.runner_options import create_pool
 from inference.sampling import Sampling
 from tests.model.fused.llamas import tiny_with_packed_weights
@@ -72,7 +73,7 @@ def paged_runner(name: str, overlaps: bool = False, window_pages: int = 0) -> Ru
 def fused_runner(name: str, window_pages: int = 0) -> Runner:
     model = tiny_with_packed_weights(name)
     window_groups = (WindowGroup(families.WINDOW["sliding_window"], window_pages),) if window_pages else ()
-    pool = create_pool(ROWS, CONTEXT, KV_CAPACITY, window_groups=window_groups)
+    pool = create_pool(RunnerSize(ROWS, CONTEXT, KV_CAPACITY, window_groups))
     return FusedRunner(model, extract_spec(model, CONTEXT), pool, max_sequences=ROWS, context=CONTEXT)
 
 

@@ -18,6 +18,7 @@ from inference.model.kv_cost import KVCost
 from inference.model.paged.runner import PagedRunner
 from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.is_faster import sample_of
+from inference.model.runner_selection.requirements import RunnerSize
 from inference.model.runner_selection.runner_options import (
     contiguous_kv_cost,
     create_pool,
@@ -141,7 +142,7 @@ def cost_of_fused(model: Any, kv_dtype: str, layer_mode: LayerMode) -> KVCost:
 
 
 def cost_of_paged(model: Any, kv_dtype: str, layer_mode: LayerMode) -> KVCost:
-    pool = create_pool(1, CONTEXT, CONTEXT, kv_dtype=kv_dtype)
+    pool = create_pool(RunnerSize(1, CONTEXT, CONTEXT), kv_dtype=kv_dtype)
     runner = PagedRunner(model, pool, max_sequences=1, context=CONTEXT)
     accounting = KVAccounting(partial(paged_kv_cost, runner))
     with layer_mode(model, accounting):

@@ -51,7 +51,7 @@ class PlanRequest:
     quantize                "none" or a key of ModelSize.quantization_savings
     imatrix                 the file by which errors of the weights are weighed; None: none
     stored_quantization     the quant_method that the weight files must have; empty: any or none
-    runner                  "auto" or one of inference.model.runner_selection.select_runner.RUNNERS
+    runner                  "auto" or one of inference.model.runner_selection.RUNNERS
     kv_dtype                of keys and values, the value of KV_DTYPE
     deterministic           an answer does not depend on the other rows of its batch
     rope_scaling            scaling of the rotary position embeddings

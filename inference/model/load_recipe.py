@@ -15,11 +15,13 @@ from inference.model.load import loader
 from inference.model.load.device_dtype import limit_gpu
 from inference.model.load.formats import FORMATS, WeightsFormat
 from inference.model.lora.runner import AdapterRunner
-from inference.model.runner_selection import select_runner
+from inference.model.quantization.schemes import Quantization
 from inference.model.runner_selection.remembered_reference import remembered_reference
-from inference.model.runner_selection.select_runner import RunnerLimits, SelectedRunner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules, kinds_of
+from inference.model.runner_selection.select_runner import SelectedRunner, select_runner
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.model.weights.kept_formats import KEPT_FORMATS
+from inference.model.weights.prepare_weights import MakeReference
 from inference.model.weights.weight_cache import WeightCache, allows_cache, open_weight_cache, plain_tensors
 from inference.native.build import NativeUnavailable
 from inference.native.weight_cache.source_files import weight_cache_folder
@@ -55,16 +57,18 @@ def make_recipe(folder: Path, model_settings: ModelSettings, engine_settings: En
             max_batch_total_tokens=engine_settings.max_batch_total_tokens,
             max_batch_tokens=engine_settings.max_batch_tokens,
         ),
-        quantize=model_settings.quantize,
-        device=model_settings.device,
-        deterministic=engine_settings.deterministic,
-        allowed_runners=select_runner.RUNNERS
-        if engine_settings.runner == "auto"
-        else (engine_settings.runner,),
-        timed=model_settings.num_shard == 1,
+        rules=RunnerRules(
+            kinds=kinds_of(engine_settings.runner),
+            deterministic=engine_settings.deterministic,
+            kv_dtype=engine_settings.kv_dtype,
+            timed=model_settings.num_shard == 1,
+        ),
+        quantization=Quantization(
+            model_settings.quantize,
+            model_settings.device,
+            imatrix=Path(model_settings.imatrix) if model_settings.imatrix else None,
+        ),
         make_reference=partial(remembered_reference, folder),
-        kv_dtype=engine_settings.kv_dtype,
-        imatrix=Path(model_settings.imatrix) if model_settings.imatrix else None,
     )
     prepare = (
         partial(limit_gpu, model_settings.cuda_memory_fraction)
@@ -118,9 +122,13 @@ def find_weight_file(folder: Path, settings: ModelSettings) -> Path | None:
 
 
 def select_adapter_runner(
-    model: PreTrainedModel, limits: RunnerLimits, *, deterministic: bool, **options: Any
+    model: PreTrainedModel,
+    limits: RunnerLimits,
+    rules: RunnerRules,
+    quantization: Quantization,
+    make_reference: MakeReference,
 ) -> SelectedRunner:
     """As select_runner; the runner also computes steps with adapters. Mapped weights are then protected."""
-    selected = select_runner.select_runner(model, limits, deterministic=deterministic, **options)
+    selected = select_runner(model, limits, rules, quantization, make_reference)
     lease_mapped(plain_tensors(model).values())
-    return replace(selected, runner=AdapterRunner(model, selected.runner, deterministic))
+    return replace(selected, runner=AdapterRunner(model, selected.runner, rules.deterministic))

@@ -22,7 +22,7 @@ import torch
 import transformers
 
 from inference.model.load.device_dtype import resolve_device
-from inference.model.runner_selection.select_runner import RUNNERS
+from inference.model.runner_selection.requirements import RUNNERS
 from scripts.bench import machine, table
 from scripts.bench.engines import ENGINES
 from scripts.bench.models import SHAPES

@@ -22,7 +22,9 @@ from inference.model.lora.delta import LoraDelta
 from inference.model.lora.native import create_native_adapter
 from inference.model.lora.runner import AdapterRunner
 from inference.model.lora.weights import AdapterWeights
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.quantization.schemes import Quantization
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from scripts.bench.models import SHAPES
 
 NUM_ADAPTERS = 4
@@ -72,8 +74,8 @@ def create_runner(args: argparse.Namespace) -> AdapterRunner:
     selected = select_runner(
         model,
         RunnerLimits(max_sequences=MAX_SEQUENCES, context=CONTEXT, kv_memory_bytes=KV_MEMORY_BYTES),
-        quantize=args.quantize,
-        allowed_runners=(args.runner,),
+        RunnerRules(kinds=(args.runner,)),
+        Quantization(args.quantize),
     )
     runner = AdapterRunner(model, selected.runner)
     for number in range(1, NUM_ADAPTERS + 1):

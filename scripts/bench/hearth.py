@@ -17,7 +17,9 @@ from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.engine.speculation.draft_model import DraftModel
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
-from inference.model.runner_selection import select_runner
+from inference.model.quantization.schemes import Quantization
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules, kinds_of
+from inference.model.runner_selection.select_runner import SelectedRunner, select_runner
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
 from scripts.bench import memory
@@ -98,18 +100,18 @@ def compute(engine: Engine, load: Load) -> "list[TimedSink]":
     return sinks
 
 
-def load_runner(options: BenchOptions, build: BuildModel = build_model) -> select_runner.SelectedRunner:
+def load_runner(options: BenchOptions, build: BuildModel = build_model) -> SelectedRunner:
     model = build(options.model, options.dtype, options.device)
-    return select_runner.select_runner(
+    return select_runner(
         model,
-        select_runner.RunnerLimits(
+        RunnerLimits(
             max_sequences=DEFAULTS[options.device]["max_sequences"],
             context=config_length(model.config) or DEFAULT_CONTEXT,
             kv_memory_bytes=free_kv_bytes(options.device),
             max_batch_tokens=DEFAULTS[options.device]["max_batch_tokens"],
         ),
-        quantize=options.quantize,
-        allowed_runners=select_runner.RUNNERS if options.runner == AUTO else (options.runner,),
+        RunnerRules(kinds=kinds_of(options.runner)),
+        Quantization(options.quantize),
     )
 
 

@@ -25,7 +25,7 @@ import torch
 import transformers
 
 from inference.model.load.device_dtype import resolve_device
-from inference.model.runner_selection.select_runner import RUNNERS
+from inference.model.runner_selection.requirements import RUNNERS
 from scripts.bench import machine
 from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.models import SHAPES, num_parameters

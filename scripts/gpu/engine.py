@@ -21,11 +21,13 @@ from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
 from inference.model.batch import Runner
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
-from inference.model.runner_selection import select_runner
+from inference.model.quantization.schemes import Quantization
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules, kinds_of
+from inference.model.runner_selection.select_runner import select_runner
 from scripts.bench.hearth import PendingAnswers, TimedSink, make_request
 from scripts.bench.load import Load, Request, Run, random_token_ids
 from scripts.bench.models import build_model
-from scripts.bench.options import AUTO, BenchOptions
+from scripts.bench.options import BenchOptions
 from scripts.gpu.device import release_memory, synchronize
 
 KV_MEMORY_FRACTION = {"cuda": 0.5, "cpu": 0.1}  # of the memory that the weights leave free
@@ -65,16 +67,16 @@ class SteppedEngine:
         synchronize(options.device)
         self.build_s = time.perf_counter() - start_s
         self.context = size.context or config_length(self.model.config) or DEFAULT_CONTEXT
-        self.selected = select_runner.select_runner(
+        self.selected = select_runner(
             self.model,
-            select_runner.RunnerLimits(
+            RunnerLimits(
                 max_sequences=size.max_sequences,
                 context=self.context,
                 kv_memory_bytes=free_kv_bytes(options.device),
                 max_batch_tokens=size.max_batch_tokens,
             ),
-            quantize=options.quantize,
-            allowed_runners=select_runner.RUNNERS if options.runner == AUTO else (options.runner,),
+            RunnerRules(kinds=kinds_of(options.runner)),
+            Quantization(options.quantize),
         )
         synchronize(options.device)
         self.select_s = time.perf_counter() - start_s - self.build_s

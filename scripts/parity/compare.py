@@ -5,14 +5,14 @@ Loads the model, selects runners and generates as the server does. Does not know
 
 import logging
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 from inference.errors import ServerError, Unavailable
 from inference.model.load import loader
 from inference.model.load.architecture import why_unsupported
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import SelectedRunner, select_runner
 from scripts.parity import generate, tiny_model
 from scripts.parity.generate import Ids, Prompts
 from scripts.parity.overrides import NOTES
@@ -22,6 +22,7 @@ from settings.groups import ModelSettings
 KV_BYTES = 1 << 26
 MIN_DISTINCT_TOKENS = 4  # over all answers: with fewer, a wrong model could give the right answers
 REFUSED = "refused"
+UNPAGED = RunnerRules(("contiguous", "uncached"), timed=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,18 +128,15 @@ def expected_answers(
     return expected
 
 
-def select_runners(model: Any) -> list[select_runner.SelectedRunner]:
+def select_runners(model: Any) -> list[SelectedRunner]:
     """The correct runners of each kind that a server could select for the model."""
-    limits = select_runner.RunnerLimits(
-        max_sequences=generate.ROWS, context=generate.CONTEXT, kv_memory_bytes=KV_BYTES
-    )
-    select = partial(select_runner.select_runner, model, limits, timed=False)
-    first = select()
-    second = select(allowed_runners=("contiguous", "uncached")) if first.runner_kind == "paged" else first
+    limits = RunnerLimits(max_sequences=generate.ROWS, context=generate.CONTEXT, kv_memory_bytes=KV_BYTES)
+    first = select_runner(model, limits, RunnerRules(timed=False))
+    second = select_runner(model, limits, UNPAGED) if first.runner_kind == "paged" else first
     selected = [first, second] if second.runner_kind == "contiguous" != first.runner_kind else [first]
     try:
         # Last, because it replaces the weights with native matrices, which only a timed selection does.
-        return [select(allowed_runners=("fused",), timed=True), *selected]
+        return [select_runner(model, limits, RunnerRules(kinds=("fused",))), *selected]
     except Unavailable:
         return selected
 

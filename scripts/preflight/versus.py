@@ -27,7 +27,8 @@ from checks.memory.kv_cost import cost_of_contiguous
 from inference.model.kv_cost import KVLimits
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.meta_model import nbytes, try_build_on_meta
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from scripts.markdown import markdown_header, markdown_row
 from scripts.preflight.sizes.shapes import SHAPES, Shape
 from scripts.preflight.sizes.table import measure_shape
@@ -98,8 +99,8 @@ def measure_built_model(shape: Shape) -> tuple[int, int]:
     config = AutoConfig.for_model(**shape.config)
     model = auto_class_of(config).from_config(config, dtype=torch.bfloat16).eval().requires_grad_(False)
     weights = nbytes((*model.parameters(), *model.buffers()))
-    selected = select_runner.select_runner(
-        model, select_runner.RunnerLimits(max_sequences=1, context=64, kv_memory_bytes=10**9), timed=False
+    selected = select_runner(
+        model, RunnerLimits(max_sequences=1, context=64, kv_memory_bytes=10**9), RunnerRules(timed=False)
     )
     kv_cost = (
         cost_of_contiguous(model, selected.runner.capabilities.chunked_prefill)

@@ -13,7 +13,8 @@ from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from inference.errors import Unavailable
 from inference.model.paged.q8_0 import head_bytes
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from tests.checks.family_settings import raw
 from tests.tiny_models.families import CONTEXT, tiny
 
@@ -54,10 +55,10 @@ def test_the_obstacle_is_named(
 def test_the_preflight_refuses_and_counts_8_bits_as_the_load_does(family: str, deterministic: bool) -> None:
     choice = RunnerChoice(deterministic=deterministic, kv_dtype="int8")
     size = measure_model(raw(family), 0, lambda parameters: "float32", runner_choice=choice)
-    options: dict[str, Any] = {"deterministic": deterministic, "kv_dtype": "int8", "timed": deterministic}
+    rules = RunnerRules(deterministic=deterministic, kv_dtype="int8", timed=deterministic)
     try:
         selected = select_runner(
-            tiny(family), RunnerLimits(max_sequences=2, context=CONTEXT, kv_memory_bytes=1 << 26), **options
+            tiny(family), RunnerLimits(max_sequences=2, context=CONTEXT, kv_memory_bytes=1 << 26), rules
         )
     except Unavailable as refusal:
         assert "KV_DTYPE" in refusal.message and size.runner_error

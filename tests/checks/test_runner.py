@@ -14,7 +14,8 @@ from checks.memory import measure_model
 from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
 from inference.errors import Unavailable
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RUNNERS, RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from tests.checks.family_settings import raw
 from tests.tiny_models import families
 from tests.tiny_models.families import CONTEXT
@@ -29,7 +30,7 @@ def test_auto_is_not_checked(planned: Planner, machine: Machine) -> None:
     assert runner.check(planned(), machine) is None
 
 
-@pytest.mark.parametrize("name", select_runner.RUNNERS)
+@pytest.mark.parametrize("name", RUNNERS)
 def test_a_llama_fits_every_runner(planned: Planner, machine: Machine, name: str) -> None:
     finding = runner.check(planned(runner=name), machine)
     assert finding is not None and finding.ok and finding.need == name
@@ -60,10 +61,10 @@ def test_the_preflight_refuses_a_runner_exactly_when_the_load_does(family: str, 
     refused = measure_model(raw(family), 0, lambda parameters: "float32", runner_choice=choice).runner_error
     model = families.tiny(family)
     try:
-        select_runner.select_runner(
+        select_runner(
             model,
-            select_runner.RunnerLimits(max_sequences=1, context=CONTEXT, kv_memory_bytes=1 << 24),
-            allowed_runners=(name,),
+            RunnerLimits(max_sequences=1, context=CONTEXT, kv_memory_bytes=1 << 24),
+            RunnerRules(kinds=(name,)),
         )
     except Unavailable:
         assert refused

@@ -9,7 +9,8 @@ from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RunnerLimits
+from inference.model.runner_selection.select_runner import select_runner
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
 from tests.engine.engine_probe import EngineProbe
@@ -56,8 +57,8 @@ def requests() -> list[GenerationRequest]:
 
 
 def engine(model: PreTrainedModel) -> Engine:
-    runner = select_runner.select_runner(
-        model, select_runner.RunnerLimits(max_sequences=ROWS, context=80, kv_memory_bytes=1 << 24)
+    runner = select_runner(
+        model, RunnerLimits(max_sequences=ROWS, context=80, kv_memory_bytes=1 << 24)
     ).runner
     return Engine(runner, Sampler(VOCAB), EngineOptions(max_batch_tokens=48, max_queued_tokens=10_000))
 

@@ -13,7 +13,9 @@ from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.lora.load import load_adapter
 from inference.model.lora.runner import AdapterRunner
-from inference.model.runner_selection import select_runner
+from inference.model.quantization.schemes import NONE, Quantization
+from inference.model.runner_selection.requirements import RUNNERS, RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from inference.sampling import Sampling
 from tests.engine.engine_answers import AnswerCollector, run_until_idle
 from tests.engine.generation_requests import make_request
@@ -30,20 +32,23 @@ class AdaptedEngine:
     def __init__(
         self,
         model: PreTrainedModel,
-        kinds: Sequence[str] = select_runner.RUNNERS,
+        kinds: Sequence[str] = RUNNERS,
         speculate: int = 0,
         max_batch_total_tokens: int | None = None,
-        **options: Any,
+        deterministic: bool = False,
+        timed: bool = True,
+        quantize: str = NONE,
     ) -> None:
-        limits = select_runner.RunnerLimits(
+        limits = RunnerLimits(
             max_sequences=6,
             context=64,
             kv_memory_bytes=1 << 24,
             max_batch_total_tokens=max_batch_total_tokens,
         )
-        selected = select_runner.select_runner(model, limits, allowed_runners=kinds, **options)
+        rules = RunnerRules(kinds, deterministic, timed=timed)
+        selected = select_runner(model, limits, rules, Quantization(quantize))
         self.model = model
-        self.runner = AdapterRunner(model, selected.runner, options.get("deterministic", False))
+        self.runner = AdapterRunner(model, selected.runner, deterministic)
         self.engine = Engine(
             self.runner,
             Sampler(VOCAB),

@@ -17,7 +17,8 @@ from inference.lora.build import build_weights
 from inference.lora.check import check_adapter
 from inference.lora.load import load_adapter
 from inference.model.lora.runner import AdapterRunner
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from tests.lora.peft_adapters import save_adapter
 from tests.tiny_models.families import tiny
 
@@ -29,10 +30,10 @@ Change = Callable[[Path], None]
 @pytest.fixture(scope="module")
 def model() -> PreTrainedModel:
     model = tiny("llama")
-    runner = select_runner.select_runner(
+    runner = select_runner(
         model,
-        select_runner.RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24),
-        allowed_runners=("paged",),
+        RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24),
+        RunnerRules(kinds=("paged",)),
     ).runner
     AdapterRunner(model, runner)
     return model

@@ -13,7 +13,8 @@ from inference.lora import load as load_module
 from inference.lora.load import load_adapter
 from inference.model.lora import modules, runner, verify, weights
 from inference.model.lora.runner import AdapterRunner
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from inference.process.memory.memory_shortage import is_memory_shortage
 from tests.lora.peft_adapters import save_adapter
 from tests.tiny_models.families import needs_fused, tiny
@@ -49,10 +50,10 @@ def trace_calls(on_call: Callable[[Call], None], work: Callable[[], None]) -> No
 @pytest.fixture
 def adapters() -> AdapterRunner:
     model = tiny("llama")
-    selected = select_runner.select_runner(
+    selected = select_runner(
         model,
-        select_runner.RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24),
-        allowed_runners=("fused",),
+        RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24),
+        RunnerRules(kinds=("fused",)),
     )
     return AdapterRunner(model, selected.runner)
 

@@ -28,7 +28,7 @@ from inference.model.quantization.replace import (
     replace_weights,
     restore_weights,
 )
-from inference.model.quantization.schemes import DEVICE_SCHEMES, NONE
+from inference.model.quantization.schemes import DEVICE_SCHEMES, NONE, Quantization
 from inference.model.reference import COLUMNS, Reference
 from inference.native.build import NativeUnavailable
 from inference.native.packed_matrix import PackedMatrix, ensure_library
@@ -72,24 +72,23 @@ def use_packed_weights(
 
 
 def quantize_weights(
-    model: PreTrainedModel, reference: Reference, quantize: str, device: str, imatrix: Path | None = None
+    model: PreTrainedModel, reference: Reference, quantization: Quantization
 ) -> tuple[Reference, QuantError]:
     """Quantize the weights for products on the device; returns the new reference and the quantization error.
-
-    imatrix: a file with the importance of inputs, for schemes with GGUF formats; None: there is none.
 
     The new reference is the quantized model's own logits: runners are compared with these. The kernels are
     verified separately, against torch on the same weights dequantized, which distinguishes a faulty kernel
     from quantization error. Raises Unavailable if there is no native library, or its kernels are wrong,
     and BadRequest for a file that is not of this model.
     """
-    name = model.config.model_type
-    if quantize not in DEVICE_SCHEMES[torch.device(device).type]:
-        raise Unavailable(f"QUANTIZE={quantize} has no kernels for a GPU; set QUANTIZE=int4 or DEVICE=cpu")
+    name, scheme = model.config.model_type, quantization.scheme
+    device = quantization.device or model.device.type
+    if scheme not in DEVICE_SCHEMES[torch.device(device).type]:
+        raise Unavailable(f"QUANTIZE={scheme} has no kernels for a GPU; set QUANTIZE=int4 or DEVICE=cpu")
     try:
-        swaps = pack_on(model, quantize, device, read_importance(model, imatrix))
+        swaps = pack_on(model, scheme, device, read_importance(model, quantization.imatrix))
     except NativeUnavailable as reason:
-        raise Unavailable(f"QUANTIZE={quantize} has no kernels: {reason}; set QUANTIZE=none") from reason
+        raise Unavailable(f"QUANTIZE={scheme} has no kernels: {reason}; set QUANTIZE=none") from reason
     quantized_reference = Reference(model)
     if restore_unpacked(model, swaps):  # tensors again, whose matmuls do not round activations to 8 bits
         quantized_reference = Reference(model)
@@ -98,13 +97,13 @@ def quantize_weights(
     kernel_error = measure_kernel_error(quantized_reference)
     if not kernel_error <= MAX_RMS_ERROR:
         raise Unavailable(
-            f"{name} is computed wrongly with QUANTIZE={quantize}: error {kernel_error:.1f} sd; "
+            f"{name} is computed wrongly with QUANTIZE={scheme}: error {kernel_error:.1f} sd; "
             "set QUANTIZE=none"
         )
     if device != "cpu":
         call_matrices(model)
     log_error = log.warning if error.max_error > WARN_ERROR else log.info
-    log_error("%s: quantized to %s: %s; kernel error %.3f sd", name, quantize, error, kernel_error)
+    log_error("%s: quantized to %s: %s; kernel error %.3f sd", name, scheme, error, kernel_error)
     return quantized_reference, error
 
 

@@ -6,6 +6,8 @@ Reads no values: the model may be on the meta device.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from inference.model.quantization.find_weights import FoundWeight, WeightRole, find_weights
@@ -18,6 +20,23 @@ from inference.native.structs import NativeDtype
 NONE, INT8, INT4 = "none", "int8", "int4"
 Q8_0, Q6_K, Q5_K_M, Q4_K_M, Q4_0 = GGUF_SCHEMES = "q8_0", "q6_k", "q5_k_m", "q4_k_m", "q4_0"
 NATIVE_DTYPES_BY_SIZE = {dtype.itemsize: native for dtype, native in NATIVE_DTYPES.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Quantization:
+    """How a model's weights are quantized.
+
+    scheme   NONE or a name of SCHEMES
+    device   where the quantized weights are to be; empty: where the model is
+    imatrix  a file with the importance of inputs, for schemes with GGUF formats; None: there is none
+    """
+
+    scheme: str = NONE
+    device: str = ""
+    imatrix: Path | None = None
+
+
+UNQUANTIZED = Quantization()
 
 
 def roles(

@@ -15,8 +15,11 @@ import torch
 
 from inference.model.batch import Batch, Resize, Runner, make_batch
 from inference.model.best_times import best_times, seconds_of
+from inference.model.runner_selection.requirements import RunnerSize
 
 log = logging.getLogger(__name__)
+
+BuildRunner = Callable[[RunnerSize], Runner]
 
 ROWS = 8
 COLUMNS = 256  # upper limit of tokens per row; a shorter context has fewer
@@ -43,9 +46,7 @@ SLOW_S = 0.05  # a one-token step slower than this is bound by reading the weigh
 STEPS = 3  # one-token steps timed by step_s
 
 
-def speed_ratio(
-    first: Callable[..., Runner], second: Callable[..., Runner], ids: Sequence[int], context: int
-) -> float:
+def speed_ratio(first: BuildRunner, second: BuildRunner, ids: Sequence[int], context: int) -> float:
     """Time of `second` divided by time of `first`: the geometric mean over WORKLOADS.
 
     Builds both runners and runs their steps alternately. Returns 1 if the context is shorter than 16 tokens
@@ -56,10 +57,8 @@ def speed_ratio(
     if columns < 16:
         return 1.0
     try:
-        runners = [
-            build(max_sequences=ROWS, context=columns, kv_capacity=ROWS * columns)
-            for build in (first, second)
-        ]
+        size = RunnerSize(ROWS, columns, kv_capacity=ROWS * columns)
+        runners = [build(size) for build in (first, second)]
         for runner in runners:
             step = workload_batch(WORKLOADS[0], columns, ids, runner)  # allocates the runner's KV memory
             runner.forward(

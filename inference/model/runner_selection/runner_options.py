@@ -9,14 +9,14 @@ from typing import Any, NamedTuple
 
 from transformers import PreTrainedModel
 
-from inference.model.batch import Runner, UnsupportedModel
+from inference.model.batch import UnsupportedModel
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.fused.llama_model import LlamaSpec
 from inference.model.fused.module_map import map_modules
 from inference.model.fused.runner import FusedRunner
 from inference.model.fused.verify import extract_verified_spec
-from inference.model.kv_cost import KVCost, WindowGroup
+from inference.model.kv_cost import KVCost
 from inference.model.paged.attention import PagedAttention
 from inference.model.paged.compiled_layers import CompiledAttention, CompiledLayers
 from inference.model.paged.cuda import CudaGraphRecorder, is_single_gpu
@@ -34,14 +34,22 @@ from inference.model.paged.kv_pool import (
 )
 from inference.model.paged.runner import PagedRunner
 from inference.model.remembered_trials import RememberedErrors
-from inference.model.runner_selection.benchmark import ROWS, SLOW_S
+from inference.model.runner_selection.benchmark import ROWS, SLOW_S, BuildRunner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules, RunnerSize
 
-ContiguousMode = tuple[bool, bool]  # (chunked_prefill, batched) of a ContiguousRunner
-CONTIGUOUS_MODES: dict[ContiguousMode, str] = {
-    (True, True): "contiguous, chunked prefill",
-    (False, True): "contiguous",
-    (True, False): "contiguous, unbatched, chunked prefill",
-    (False, False): "contiguous, unbatched",
+
+class ContiguousMode(NamedTuple):
+    """How a ContiguousRunner computes."""
+
+    chunked_prefill: bool
+    batched: bool
+
+
+CONTIGUOUS_MODES = {
+    ContiguousMode(chunked_prefill=True, batched=True): "contiguous, chunked prefill",
+    ContiguousMode(chunked_prefill=False, batched=True): "contiguous",
+    ContiguousMode(chunked_prefill=True, batched=False): "contiguous, unbatched, chunked prefill",
+    ContiguousMode(chunked_prefill=False, batched=False): "contiguous, unbatched",
 }
 
 # Kinds whose logits of a row are bitwise equal for every chunking and every batch.
@@ -54,75 +62,83 @@ class RunnerOption(NamedTuple):
 
     kind     "fused", "paged" or "contiguous"
     name     name in the log
-    build    builds a runner for max_sequences, context and kv_capacity, and for window_groups if its KV cost
-             has windows; raises UnsupportedModel
+    build    builds a runner of a size; raises UnsupportedModel
     kv_cost  returns the KV cost of a runner that has computed a step
     slow_s   seconds: if this option is correct and its one-token step is slower, no later option is faster
     """
 
     kind: str
     name: str
-    build: Callable[..., Runner]
+    build: BuildRunner
     kv_cost: Callable[[Any], KVCost]
     slow_s: float = SLOW_S
 
 
 def runner_options(
     model: PreTrainedModel,
-    *,
-    context: int,
-    deterministic: bool,
+    limits: RunnerLimits,
+    rules: RunnerRules,
     tolerance: float,
-    max_batch_tokens: int,
-    kv_dtype: str,
     errors: RememberedErrors,
 ) -> Iterator[RunnerOption]:
-    """Yield the options to try.
+    """Yield the options that the rules allow.
 
-    context           most tokens of a sequence
-    deterministic     only options where the rows of a batch change no bit of each other
-    tolerance         largest accepted difference of two runners, in standard deviations of the logits
-    max_batch_tokens  tokens of the largest step
-    kv_dtype          of keys and values; pages of 8 bits are only on a CPU
-    errors            of the model
+    tolerance  largest accepted difference of two runners, in standard deviations of the logits
+    errors     of the model
     """
-    is_on_cpu, note = model.device.type == "cpu", "" if kv_dtype == AUTO else f", KV cache in {kv_dtype}"
-    if kv_dtype != AUTO and not is_on_cpu:
+    is_on_cpu, kv_dtype = model.device.type == "cpu", rules.kv_dtype
+    if kv_dtype != AUTO and not is_on_cpu:  # pages of 8 bits are only on a CPU
         return
-    if is_on_cpu:
-        get_spec = cache(partial(extract_verified_spec, model, context, tolerance, kv_dtype, errors))
-        build_native = partial(build_fused_runner, model, get_spec, kv_dtype=kv_dtype)
-        yield RunnerOption("fused", f"fused{note}", build_native, paged_kv_cost, SLOW_FUSED_S)
-    if not deterministic:
-        yield from paged_options(model, tolerance, max_batch_tokens, kv_dtype, note)
-    if kv_dtype == AUTO:
-        yield from contiguous_options(model, deterministic)
+    note = "" if kv_dtype == AUTO else f", KV cache in {kv_dtype}"
+    if is_on_cpu and "fused" in rules.kinds:
+        get_spec = cache(partial(extract_verified_spec, model, limits.context, tolerance, kv_dtype, errors))
+        build = partial(build_fused_runner, model, get_spec, kv_dtype)
+        yield RunnerOption("fused", f"fused{note}", build, paged_kv_cost, SLOW_FUSED_S)
+    if "paged" in rules.kinds and not rules.deterministic:
+        yield from paged_options(model, tolerance, limits.max_batch_tokens, kv_dtype, note)
+    if "contiguous" in rules.kinds and kv_dtype == AUTO:
+        yield from contiguous_options(model, rules.deterministic)
+
+
+class PagedKernels(NamedTuple):
+    """What a paged runner computes with. The getters select or compile; they may raise UnsupportedModel.
+
+    get_kernel    the attention kernel
+    get_store     writes keys and values into pages
+    get_layers    compiled layers; None: the model's own layers
+    rotary_store  for compiled layers that leave the rotary embedding to it
+    """
+
+    get_kernel: Callable[[], SelectedKernel]
+    get_store: Callable[[], StoreKernel]
+    get_layers: Callable[[], CompiledLayers] | None = None
+    rotary_store: RotaryStoreKernel = rotate_and_store
 
 
 def paged_options(
     model: PreTrainedModel, tolerance: float, max_batch_tokens: int, kv_dtype: str, note: str
 ) -> Iterator[RunnerOption]:
-    """The fastest first. Kernels are selected at the first trial, which may raise UnsupportedModel."""
-    get_kernel, get_store = cache(partial(select_kernel, model)), cache(partial(select_store, model))
-    build_paged = partial(
-        build_paged_runner, model, get_kernel, get_store, tolerance, max_batch_tokens, kv_dtype=kv_dtype
-    )
+    """The fastest first. Kernels are selected at the first trial."""
+    plain = PagedKernels(cache(partial(select_kernel, model)), cache(partial(select_store, model)))
+
+    def option(name: str, kernels: PagedKernels, slow_s: float = 0.0) -> RunnerOption:
+        build = partial(build_paged_runner, model, kernels, tolerance, max_batch_tokens, kv_dtype)
+        return RunnerOption("paged", name, build, paged_kv_cost, slow_s)
+
     if is_single_gpu(model):
         if rotary_store := select_rotary_store(model):
             get_layers = cache(partial(CompiledLayers, model, fuses_rotary=True))
-            build_fused = partial(build_paged, get_layers=get_layers, rotary_store=rotary_store)
-            name = "paged, compiled layers, fused rotary embedding"
-            yield RunnerOption("paged", name, build_fused, paged_kv_cost, slow_s=0.0)
-        build_compiled = partial(build_paged, get_layers=cache(partial(CompiledLayers, model)))
-        yield RunnerOption("paged", "paged, compiled layers", build_compiled, paged_kv_cost, slow_s=0.0)
-    yield RunnerOption("paged", f"paged{note}", build_paged, paged_kv_cost)
+            fused_rotary = plain._replace(get_layers=get_layers, rotary_store=rotary_store)
+            yield option("paged, compiled layers, fused rotary embedding", fused_rotary)
+        compiled = plain._replace(get_layers=cache(partial(CompiledLayers, model)))
+        yield option("paged, compiled layers", compiled)
+    yield option(f"paged{note}", plain, SLOW_S)
 
 
 def contiguous_options(model: PreTrainedModel, deterministic: bool) -> Iterator[RunnerOption]:
-    runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
-    for (chunked_prefill, batched), name in CONTIGUOUS_MODES.items():
-        if not (deterministic and batched):
-            build = partial(runner_class, model, chunked_prefill=chunked_prefill, batched=batched)
+    for mode, name in CONTIGUOUS_MODES.items():
+        if not (deterministic and mode.batched):
+            build = partial(build_contiguous_runner, model, mode)
             yield RunnerOption("contiguous", name, build, contiguous_kv_cost)
 
 
@@ -138,58 +154,34 @@ def supports_fused(model: PreTrainedModel) -> bool:
 
 
 def build_fused_runner(
-    model: PreTrainedModel,
-    get_spec: Callable[[], LlamaSpec],
-    *,
-    max_sequences: int,
-    context: int,
-    kv_capacity: int,
-    window_groups: tuple[WindowGroup, ...] = (),
-    kv_dtype: str = AUTO,
+    model: PreTrainedModel, get_spec: Callable[[], LlamaSpec], kv_dtype: str, size: RunnerSize
 ) -> FusedRunner:
-    context = min(context, kv_capacity)
-    pool = create_pool(max_sequences, context, kv_capacity, window_groups=window_groups, kv_dtype=kv_dtype)
-    return FusedRunner(model, get_spec(), pool, max_sequences=max_sequences, context=context)
+    size = size._replace(context=min(size.context, size.kv_capacity))
+    pool = create_pool(size, kv_dtype=kv_dtype)
+    return FusedRunner(model, get_spec(), pool, max_sequences=size.max_sequences, context=size.context)
 
 
 def build_paged_runner(
     model: PreTrainedModel,
-    get_kernel: Callable[[], SelectedKernel],
-    get_store: Callable[[], StoreKernel],
+    kernels: PagedKernels,
     tolerance: float,
     max_batch_tokens: int,
-    *,
-    max_sequences: int,
-    context: int,
-    kv_capacity: int,
-    window_groups: tuple[WindowGroup, ...] = (),
-    get_layers: Callable[[], CompiledLayers] | None = None,
-    rotary_store: RotaryStoreKernel = rotate_and_store,
-    kv_dtype: str = AUTO,
+    kv_dtype: str,
+    size: RunnerSize,
 ) -> PagedRunner:
     """Build a paged runner, with CUDA graphs where the device and the kernel support them."""
-    kernel = get_kernel()
-    attention = partial(CompiledAttention, layers=get_layers()) if get_layers else PagedAttention
+    selected, get_layers = kernels.get_kernel(), kernels.get_layers
     on_single_gpu = is_single_gpu(model)
-    runner_class = GraphRunner if on_single_gpu and kernel.supports_cuda_graphs else PagedRunner
-    context = min(context, kv_capacity)
+    runner_class = GraphRunner if on_single_gpu and selected.supports_cuda_graphs else PagedRunner
+    size = size._replace(context=min(size.context, size.kv_capacity))
     runner = runner_class(
         model,
-        create_pool(
-            max_sequences,
-            context,
-            kv_capacity,
-            kernel.page_size,
-            get_store(),
-            window_groups,
-            rotary_store,
-            kv_dtype,
-        ),
-        max_sequences=max_sequences,
-        context=context,
-        kernel=kernel.kernel,
+        create_pool(size, selected.page_size, kernels.get_store(), kernels.rotary_store, kv_dtype),
+        max_sequences=size.max_sequences,
+        context=size.context,
+        kernel=selected.kernel,
         overlap=on_single_gpu,
-        create_attention=attention,
+        create_attention=partial(CompiledAttention, layers=get_layers()) if get_layers else PagedAttention,
     )
     runner.probe()
     if isinstance(runner, GraphRunner):
@@ -197,13 +189,24 @@ def build_paged_runner(
     return runner
 
 
+def build_contiguous_runner(
+    model: PreTrainedModel, mode: ContiguousMode, size: RunnerSize
+) -> ContiguousRunner:
+    runner_class = EncoderDecoderRunner if model.config.is_encoder_decoder else ContiguousRunner
+    return runner_class(
+        model,
+        max_sequences=size.max_sequences,
+        context=size.context,
+        kv_capacity=size.kv_capacity,
+        chunked_prefill=mode.chunked_prefill,
+        batched=mode.batched,
+    )
+
+
 def create_pool(
-    max_sequences: int,
-    context: int,
-    kv_capacity: int,
+    size: RunnerSize,
     page_size: int = PAGE_SIZE,
     store: StoreKernel = store_by_index,
-    window_groups: tuple[WindowGroup, ...] = (),
     rotary_store: RotaryStoreKernel = rotate_and_store,
     kv_dtype: str = AUTO,
 ) -> KVPool:
@@ -211,8 +214,9 @@ def create_pool(
 
     Each row of a trial or a benchmark has a page; an engine's rows wait for free pages.
     """
-    num_pages = max(kv_capacity // page_size, -(-context // page_size), min(max_sequences, ROWS))
-    return KVPool(num_pages, page_size, store, window_groups, rotary_store, kv_dtype)
+    whole_context = -(-size.context // page_size)
+    num_pages = max(size.kv_capacity // page_size, whole_context, min(size.max_sequences, ROWS))
+    return KVPool(num_pages, page_size, store, size.window_groups, rotary_store, kv_dtype)
 
 
 def paged_kv_cost(runner: PagedRunner | FusedRunner) -> KVCost:

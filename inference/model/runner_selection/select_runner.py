@@ -5,29 +5,26 @@ by their interface; nothing of their internals.
 """
 
 import logging
-from collections.abc import Container
 from dataclasses import dataclass, replace
-from functools import partial
-from pathlib import Path
 
 from transformers import PreTrainedModel
 
 from inference.errors import Unavailable
 from inference.model.batch import Runner
-from inference.model.kv_cost import KVCost, KVLimits
+from inference.model.kv_cost import KVCost
 from inference.model.load.rope import freeze_frequencies
 from inference.model.paged.kv_pool import AUTO
 from inference.model.quantization.error import QuantError
-from inference.model.quantization.schemes import NONE
+from inference.model.quantization.schemes import UNQUANTIZED, Quantization
 from inference.model.reference import COLUMNS, ROWS, Reference
+from inference.model.runner_selection.requirements import ANY_RUNNER, RunnerLimits, RunnerRules, RunnerSize
 from inference.model.runner_selection.runner_options import runner_options, supports_fused
-from inference.model.runner_selection.runner_trials import Candidate, select_candidate
+from inference.model.runner_selection.runner_trials import Candidate, RunnerTrials
 from inference.model.uncached.runner import UncachedRunner
 from inference.model.weights.prepare_weights import MakeReference, prepare_weights
 
 log = logging.getLogger(__name__)
 
-RUNNERS = ("fused", "paged", "contiguous", "uncached")
 # Largest accepted error of a runner with keys and values in 8 bits, in standard deviations of the logits:
 # small random models have 0.1 at most, experts that a router chooses otherwise add to it. A wrong runner is
 # off by several. That native code reads 8 bits as torch does is verified far more closely (fused/verify.py).
@@ -52,50 +49,16 @@ class SelectedRunner:
     quant_error: QuantError | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class RunnerLimits:
-    """How large a runner must be, and the memory that it may take.
-
-    max_sequences           rows that run at once
-    context                 tokens of a row
-    kv_memory_bytes         most bytes of its KV memory
-    max_batch_total_tokens  most tokens in it; None: as many as the bytes hold
-    max_batch_tokens        tokens of the largest step, which a runner may prepare for; 0: unknown
-    """
-
-    max_sequences: int
-    context: int
-    kv_memory_bytes: int
-    max_batch_total_tokens: int | None = None
-    max_batch_tokens: int = 0
-
-    def of_pages(self, page_size: int) -> KVLimits:
-        return KVLimits(self.max_sequences, self.context, self.max_batch_tokens or self.context, page_size)
-
-
 def select_runner(
     model: PreTrainedModel,
     limits: RunnerLimits,
-    *,
-    quantize: str = NONE,
-    device: str = "",
-    deterministic: bool = False,
-    allowed_runners: Container[str] = RUNNERS,
-    timed: bool = True,
+    rules: RunnerRules = ANY_RUNNER,
+    quantization: Quantization = UNQUANTIZED,
     make_reference: MakeReference = Reference,
-    kv_dtype: str = AUTO,
-    imatrix: Path | None = None,
 ) -> SelectedRunner:
     """Return the fastest runner whose logits match the model's own forward pass.
 
-    quantize         "none" or a quantization scheme
-    device           where quantized weights are to be; empty: where the model is
-    deterministic    only runners where the other rows of a batch change no bit of a row
-    allowed_runners  only these kinds
-    timed            False: use the first correct option
-    make_reference   gives the logits of the model as it was loaded
-    kv_dtype         of keys and values, one of KV_DTYPES
-    imatrix          see quantize_weights
+    make_reference: gives the logits of the model as it was loaded.
 
     Takes about a second, longer for a large model. The model computes as before afterwards, except for rotary
     frequencies that depend on length (load/rope.py) and what prepare_weights.py changes. Raises Unavailable
@@ -106,49 +69,37 @@ def select_runner(
         log.info("%s: %s frequencies fixed for %d tokens", model.config.model_type, kind, limits.context)
     prepared = prepare_weights(
         model,
-        quantize,
-        device or model.device.type,
-        timed=timed,
-        needs_packing="fused" in allowed_runners and supports_fused(model),
+        quantization,
+        timed=rules.timed,
+        needs_packing="fused" in rules.kinds and supports_fused(model),
         make_reference=make_reference,
-        imatrix=imatrix,
     )
     reference, tolerance = prepared.reference, prepared.tolerance
-    options = runner_options(
-        model,
-        context=limits.context,
-        deterministic=deterministic,
-        tolerance=tolerance,
-        max_batch_tokens=limits.max_batch_tokens,
-        kv_dtype=kv_dtype,
-        errors=reference.errors,
-    )
-    accepted_error = tolerance if kv_dtype == AUTO else max(tolerance, INT8_KV_TOLERANCE)
-    allowed = [each for each in options if each.kind in allowed_runners] if prepared.is_causal else []
+    options = runner_options(model, limits, rules, tolerance, reference.errors) if prepared.is_causal else ()
+    accepted_error = tolerance if rules.kv_dtype == AUTO else max(tolerance, INT8_KV_TOLERANCE)
 
     def fits(candidate: Candidate) -> bool:
         required_bytes = candidate.kv_cost.required_bytes(limits.of_pages(candidate.page_size))
         return required_bytes <= limits.kv_memory_bytes
 
-    best = select_candidate(
-        model, reference, allowed, accepted_error, fits, context=limits.context, timed=timed
-    )
+    trials = RunnerTrials(reference, accepted_error, limits.context)
+    best = trials.fastest_correct([*options], fits) if rules.timed else trials.first_correct(options)
     if best is None:
-        check_may_run_uncached(model, allowed_runners, kv_dtype)
+        check_may_run_uncached(model, rules)
         selected = select_uncached(model, reference, prepared.is_causal, tolerance, limits)
     else:
         selected = with_memory(model, best, limits)
     return replace(selected, quant_error=prepared.quant_error)
 
 
-def check_may_run_uncached(model: PreTrainedModel, allowed_runners: Container[str], kv_dtype: str) -> None:
+def check_may_run_uncached(model: PreTrainedModel, rules: RunnerRules) -> None:
     """Raise Unavailable if the settings exclude the uncached runner, the only one left."""
     kind = model.config.model_type
-    if kv_dtype != AUTO:
+    if rules.kv_dtype != AUTO:
         raise Unavailable(
             f"{kind} cannot be run with keys and values in 8 bits: see the log, or set KV_DTYPE={AUTO!r}"
         )
-    if "uncached" not in allowed_runners:
+    if "uncached" not in rules.kinds:
         raise Unavailable(
             f"{kind} cannot be run by the runner that RUNNER names: see the log, or set RUNNER={AUTO!r}"
         )
@@ -168,8 +119,7 @@ def with_memory(model: PreTrainedModel, candidate: Candidate, limits: RunnerLimi
     max_tokens = limits.max_batch_total_tokens or kv_limits.max_tokens
     kv_capacity = min(kv_cost.max_tokens(num_bytes, kv_limits), max_tokens)
     window_groups = kv_cost.window_groups(kv_capacity, num_bytes, kv_limits)
-    build = partial(option.build, window_groups=window_groups) if window_groups else option.build
-    runner = build(max_sequences=max_sequences, context=context, kv_capacity=kv_capacity)
+    runner = option.build(RunnerSize(max_sequences, context, kv_capacity, window_groups))
     selected = SelectedRunner(runner, option.kind, option.name, candidate.error, kv_cost)
     return log_selected(model, selected)
 

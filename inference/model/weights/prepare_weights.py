@@ -6,7 +6,6 @@ fail are an error. Knows the Reference; not the runners that are later compared 
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
@@ -20,7 +19,7 @@ from inference.model.quantization.quantize import (
     verify_packed_weights,
 )
 from inference.model.quantization.replace import packed_weights, rounds_activations
-from inference.model.quantization.schemes import NONE
+from inference.model.quantization.schemes import NONE, Quantization
 from inference.model.reference import Reference
 from inference.model.weights.mapped_model import mapped_file
 
@@ -54,21 +53,18 @@ class Prepared:
 
 def prepare_weights(
     model: PreTrainedModel,
-    quantize: str,
-    device: str,
+    quantization: Quantization,
     *,
     timed: bool,
     needs_packing: bool,
     make_reference: MakeReference = Reference,
-    imatrix: Path | None = None,
 ) -> Prepared:
     """Change the model's weights in place to the fastest correct form.
 
-    quantize: "none" or a quantization scheme. device: where quantized weights are to be. timed: weights that
-    are not quantized may be packed on the CPU. needs_packing: pack them even if that is not faster, because a
-    runner requires it. make_reference: gives the logits of the model as it was loaded. imatrix: see
-    quantize_weights. Raises Unavailable if the model does not run on text alone, its logits are not finite,
-    or it cannot be quantized.
+    timed: weights that are not quantized may be packed on the CPU. needs_packing: pack them even if that is
+    not faster, because a runner requires it. make_reference: gives the logits of the model as it was loaded.
+    Raises Unavailable if the model does not run on text alone, its logits are not finite, or it cannot be
+    quantized.
     """
     reference, quant_error = build_reference(model, make_reference), None
     choices = reference.choices
@@ -79,8 +75,8 @@ def prepare_weights(
     file = mapped_file(model)
     if file:  # these weights were verified before they were written
         quant_error = QuantError(**file.about["quant_error"]) if file.about["quant_error"] else None
-    elif quantize != NONE:
-        reference, quant_error = quantize_weights(model, reference, quantize, device, imatrix)
+    elif quantization.scheme != NONE:
+        reference, quant_error = quantize_weights(model, reference, quantization)
     elif packed_weights(model):
         reference = verify_packed_weights(model, reference)
     reference.choices = choices  # of the model, whichever logits it is now compared with

@@ -10,7 +10,8 @@ from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import Sequence
 from inference.engine.speculation.draft_model import DraftModel
 from inference.engine.speculation.draft_model_proposer import DraftModelProposer
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RunnerLimits
+from inference.model.runner_selection.select_runner import select_runner
 from tests.engine.engine_probe import EngineProbe
 from tests.engine.speculating_engine import engine, generate, requests
 from tests.tiny_models.families import VOCAB, tiny
@@ -19,9 +20,9 @@ SPECULATE = 4
 
 
 def draft_model(family: str, context: int = 80, kv_memory_bytes: int = 1 << 22) -> DraftModel:
-    runner = select_runner.select_runner(
+    runner = select_runner(
         tiny(family),
-        select_runner.RunnerLimits(max_sequences=4, context=context, kv_memory_bytes=kv_memory_bytes),
+        RunnerLimits(max_sequences=4, context=context, kv_memory_bytes=kv_memory_bytes),
     ).runner
     return DraftModel(runner, Sampler(VOCAB))
 

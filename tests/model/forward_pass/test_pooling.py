@@ -20,7 +20,8 @@ from inference.model.fused.extract import extract_spec
 from inference.model.fused.runner import FusedRunner
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool
 from inference.model.paged.runner import PagedRunner
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from inference.model.uncached.runner import UncachedRunner
 from inference.sampling import Sampling
 from tests.engine.generation_requests import make_request
@@ -60,7 +61,9 @@ def uncached(model: PreTrainedModel) -> Runner:
 
 def selected(model: PreTrainedModel) -> Runner:
     return select_runner(
-        model, RunnerLimits(max_sequences=ROWS, context=CONTEXT, kv_memory_bytes=1 << 26), timed=False
+        model,
+        RunnerLimits(max_sequences=ROWS, context=CONTEXT, kv_memory_bytes=1 << 26),
+        RunnerRules(timed=False),
     ).runner
 
 

@@ -19,7 +19,8 @@ from inference.model.fused.verify import context_end_error, extract_verified_spe
 from inference.model.paged.kv_pool import AUTO
 from inference.model.reference import ordinary_token_ids
 from inference.model.remembered_trials import RememberedErrors
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from tests.model.fused.llamas import tiny_with_packed_weights
 from tests.tiny_models.families import CONTEXT, LLAMAS, tiny
 
@@ -29,10 +30,10 @@ PLENTY = 1 << 28
 @pytest.mark.parametrize("dtype", (torch.float32, torch.bfloat16))
 @pytest.mark.parametrize("name", LLAMAS)
 def test_a_llama_like_model_fits_the_fused_runner(name: str, dtype: torch.dtype) -> None:
-    selected = select_runner.select_runner(
+    selected = select_runner(
         tiny(name).to(dtype),
-        select_runner.RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
-        allowed_runners=("fused",),
+        RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
+        RunnerRules(kinds=("fused",)),
     )
     assert selected.runner_kind == "fused" and selected.runner.capabilities.chunked_prefill
     assert selected.error < (1e-4 if dtype == torch.float32 else 0.2)
@@ -168,11 +169,9 @@ WRONG: dict[str, Callable[[LlamaSpec], LlamaSpec]] = {
 def test_a_wrong_spec_is_not_served(wrong: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Verification detects each of these errors alone, at float32's tolerance."""
     monkeypatch.setattr(verify, "extract_spec", lambda *args: WRONG[wrong](extract_spec(*args)))
-    limits = select_runner.RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
+    limits = RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
     with pytest.raises(Unavailable, match="cannot be run by the runner that RUNNER names"):
-        select_runner.select_runner(
-            tiny("gemma2", query_pre_attn_scalar=1), limits, allowed_runners=("fused",)
-        )
+        select_runner(tiny("gemma2", query_pre_attn_scalar=1), limits, RunnerRules(kinds=("fused",)))
 
 
 def test_a_vocabulary_smaller_than_the_sample_is_enough_to_verify_a_spec() -> None:

@@ -15,7 +15,8 @@ from inference.model.load.gguf.processors import processors
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
 from inference.model.quantization.packed_tensor import PackedTensor, PackedWeight
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from inference.model.weights.kept_formats import KEPT_FORMATS
 from settings.groups import ModelSettings
 from tests.tiny_models import tiny
@@ -69,7 +70,7 @@ def test_products_differ_by_the_rounding_of_their_inputs(source: Path) -> None:
 def test_the_fused_runner_serves_them(source: Path) -> None:
     model = load_model(source, keep_bits=True, dtype="bfloat16")
     selected = select_runner(
-        model, RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24), timed=False
+        model, RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24), RunnerRules(timed=False)
     )
     assert selected.runner_kind == "fused"
     assert isinstance(model.get_input_embeddings().weight, PackedWeight)

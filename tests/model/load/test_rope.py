@@ -12,7 +12,8 @@ from transformers import PreTrainedModel
 from inference.errors import BadRequest
 from inference.model.load import loader as loading
 from inference.model.load.rope import NO_SCALING, RopeScaling, freeze_frequencies, rope_scaling
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from settings.groups import ModelSettings
 from tests.tiny_models import families, tiny
 from tests.walks.batch_walk import RunnerWalk, plain
@@ -119,7 +120,7 @@ def test_a_short_row_does_not_change_when_its_neighbour_grows_long(make) -> None
     selected = select_runner(
         model,
         RunnerLimits(max_sequences=4, context=64, kv_memory_bytes=1 << 24),
-        allowed_runners=("contiguous",),
+        RunnerRules(kinds=("contiguous",)),
     )
     walk = RunnerWalk(model, selected.runner)
     walk.join(list(range(5, 35)))

@@ -8,7 +8,8 @@ from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM
 
 from inference.model.batch import UnsupportedModel
 from inference.model.paged.attention import SlidingWindow, window_of
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from tests.tiny_models.families import LLAMA, VOCAB
 
 Pattern = Callable[..., torch.Tensor]
@@ -54,7 +55,6 @@ def test_a_mask_that_no_layer_uses_refuses_nothing() -> None:
     selected = select_runner(
         model,
         RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24),
-        timed=False,
-        allowed_runners=("paged", "uncached"),
+        RunnerRules(timed=False, kinds=("paged", "uncached")),
     )
     assert selected.runner_kind == "paged"

@@ -10,9 +10,18 @@ from inference.errors import Unavailable
 from inference.model.quantization import quantize, replace
 from inference.model.quantization.packed_tensor import PackedExperts, PackedWeight
 from inference.model.quantization.replace import matrices_of
-from inference.model.quantization.schemes import DEVICE_SCHEMES, INT4, INT8, Q4_K_M, Q8_0, bytes_saved
+from inference.model.quantization.schemes import (
+    DEVICE_SCHEMES,
+    INT4,
+    INT8,
+    Q4_K_M,
+    Q8_0,
+    Quantization,
+    bytes_saved,
+)
 from inference.model.reference import COLUMNS, Reference
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from inference.native.library import SETTING, library
 from tests.tiny_models.families import CONTEXT, tiny
 
@@ -79,7 +88,7 @@ def test_the_new_reference_is_of_the_weights_that_stay() -> None:
     model = wide("phi")
     layer = model.model.layers[0].mlp.fc1
     hook = layer.register_forward_hook(lambda module, *call: module.weight.sum() and None)
-    reference, _ = quantize.quantize_weights(model, Reference(model), INT8, "cpu")
+    reference, _ = quantize.quantize_weights(model, Reference(model), Quantization(INT8))
     hook.remove()
     assert native(model) and not isinstance(layer.weight, PackedWeight)
     assert reference.recompute_error(0, COLUMNS) == 0
@@ -110,8 +119,8 @@ def test_a_quantized_model_is_served_and_reports_its_error(name: str, kind: str)
     selected = select_runner(
         model,
         RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
-        quantize=kind,
-        timed=False,
+        RunnerRules(timed=False),
+        Quantization(kind),
     )
     assert selected.quant_error is not None and selected.quant_error.tokens >= 64
     assert selected.error < 0.1
@@ -131,7 +140,7 @@ def test_without_kernels_torch_multiplies_and_nothing_is_quantized(
             assert not quantize.use_packed_weights(model, Reference(model), EXACT, required=True)
             assert "phi: matmuls stay in torch: " in caplog.text
             with pytest.raises(Unavailable, match="set QUANTIZE=none"):
-                quantize.quantize_weights(model, Reference(model), INT8, "cpu")
+                quantize.quantize_weights(model, Reference(model), Quantization(INT8))
     finally:
         library.cache_clear()
 
@@ -162,7 +171,7 @@ def test_packing_takes_the_memory_that_was_counted(kind: str) -> None:
 def test_a_scheme_without_kernels_on_a_gpu_is_refused() -> None:
     model = wide("phi")
     with pytest.raises(Unavailable, match="set QUANTIZE=int4 or DEVICE=cpu"):
-        quantize.quantize_weights(model, Reference(model), Q4_K_M, "cuda")
+        quantize.quantize_weights(model, Reference(model), Quantization(Q4_K_M, "cuda"))
 
 
 def test_packing_that_takes_long_logs_its_progress(
@@ -180,8 +189,8 @@ def test_experts_are_quantized_and_used_one_by_one(name: str) -> None:
     selected = select_runner(
         model,
         RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
-        quantize=INT8,
-        timed=False,
+        RunnerRules(timed=False),
+        Quantization(INT8),
     )
     stacks = [weight for weight in model.parameters() if isinstance(weight, PackedExperts)]
     before = [stack.num_unpacked for stack in stacks]

@@ -9,7 +9,7 @@ from torch import Tensor
 from inference.model.load.loader import LoadedModel, load
 from inference.model.quantization.find_weights import WeightRole, find_weights
 from inference.model.quantization.quantize import quantize_weights
-from inference.model.quantization.schemes import INT4, INT8
+from inference.model.quantization.schemes import INT4, INT8, Quantization
 from inference.model.reference import Reference
 from inference.native.packed_matrix import PackedMatrix
 from inference.native.structs import NativeDtype
@@ -72,7 +72,7 @@ def test_a_quantized_demo_model_still_answers_its_questions() -> None:
     assert sum(mark.is_right for mark in before) > len(exam) * 0.9
     for kind, lost_share in ((INT8, 0.02), (INT4, 0.1)):
         quantized = demo()
-        quantize_weights(quantized.model, Reference(quantized.model), kind, "cpu")
+        quantize_weights(quantized.model, Reference(quantized.model), Quantization(kind))
         after = list(sit(quantized.model, quantized.tokenizer, exam))
         lost = [was.item for was, now in zip(before, after, strict=True) if was.is_right and not now.is_right]
         assert len(lost) <= len(exam) * lost_share, (kind, lost)

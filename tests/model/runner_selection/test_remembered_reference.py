@@ -14,7 +14,8 @@ from inference.model.quantization.quantize import use_packed_weights
 from inference.model.reference import ROWS, Reference
 from inference.model.runner_selection import remembered_reference as remembered
 from inference.model.runner_selection.remembered_reference import FOLDER, MAX_FILES, remembered_reference
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.runner_selection.requirements import RunnerLimits
+from inference.model.runner_selection.select_runner import select_runner
 from inference.process.cache_folder import cache_folder
 from tests.tiny_models import tiny
 

@@ -3,19 +3,19 @@
 import logging
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 from transformers import PreTrainedModel
 
-from inference.model.batch import UnsupportedModel
-from inference.model.paged.kv_pool import AUTO
+from inference.model.batch import Runner, UnsupportedModel
 from inference.model.quantization.quantize import use_packed_weights
 from inference.model.reference import Reference
 from inference.model.remembered_trials import RememberedChoices
 from inference.model.runner_selection import benchmark
+from inference.model.runner_selection.benchmark import BuildRunner
+from inference.model.runner_selection.requirements import ANY_RUNNER, RunnerLimits, RunnerSize
 from inference.model.runner_selection.runner_options import RunnerOption, runner_options
-from inference.model.runner_selection.runner_trials import Candidate, select_candidate
+from inference.model.runner_selection.runner_trials import Candidate, RunnerTrials
 from tests.tiny_models.families import CONTEXT, needs_fused, tiny
 
 TOLERANCE = 1e-3
@@ -33,26 +33,19 @@ class Trials:
         self.num_timed = 0
         self.ratio = SLOWER
 
-    def speed_ratio(self, *args: Any) -> float:
+    def speed_ratio(self, *args: object) -> float:
         self.num_timed += 1
         return self.ratio
 
     def options(self, model: PreTrainedModel, reference: Reference, context: int) -> list[RunnerOption]:
-        options = runner_options(
-            model,
-            context=context,
-            deterministic=False,
-            tolerance=TOLERANCE,
-            max_batch_tokens=0,
-            kv_dtype=AUTO,
-            errors=reference.errors,
-        )
+        limits = RunnerLimits(max_sequences=1, context=context, kv_memory_bytes=0)
+        options = runner_options(model, limits, ANY_RUNNER, TOLERANCE, reference.errors)
         return [each._replace(build=self.counted(each)) for each in options]
 
-    def counted(self, option: RunnerOption) -> Callable[..., Any]:
-        def build(**limits: int) -> Any:
+    def counted(self, option: RunnerOption) -> BuildRunner:
+        def build(size: RunnerSize) -> Runner:
             self.built.append(option.kind)
-            return option.build(**limits)
+            return option.build(size)
 
         return build
 
@@ -69,7 +62,7 @@ class Trials:
         reference = Reference(model)
         reference.choices = RememberedChoices(self.path)
         options = [each for each in self.options(model, reference, context) if each.kind != without]
-        candidate = select_candidate(model, reference, options, TOLERANCE, fits, context=context, timed=True)
+        candidate = RunnerTrials(reference, TOLERANCE, context).fastest_correct(options, fits)
         assert candidate is not None
         return candidate.option.kind
 
@@ -141,7 +134,7 @@ def test_the_fastest_is_not_used_where_it_is_wrong_now(
     assert trials.select() == "paged"
     counted = trials.counted
 
-    def refuse(**limits: int) -> Any:
+    def refuse(size: RunnerSize) -> Runner:
         raise UnsupportedModel("no pages today")
 
     monkeypatch.setattr(
@@ -157,7 +150,5 @@ def test_a_load_that_times_nothing_recalls_nothing(trials: Trials) -> None:
     reference = Reference(model)
     reference.choices = RememberedChoices(trials.path)
     options = trials.options(model, reference, CONTEXT)
-    candidate = select_candidate(
-        model, reference, options, TOLERANCE, lambda each: True, context=CONTEXT, timed=False
-    )
+    candidate = RunnerTrials(reference, TOLERANCE, CONTEXT).first_correct(options)
     assert candidate is not None and candidate.option.kind == "paged"

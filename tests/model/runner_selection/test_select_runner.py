@@ -10,9 +10,10 @@ from inference.errors import BadRequest, Unavailable
 from inference.model.batch import Batch, Resize
 from inference.model.contiguous import position_fixes
 from inference.model.contiguous.runner import ContiguousRunner
-from inference.model.runner_selection import benchmark, runner_trials
-from inference.model.runner_selection.runner_trials import Candidate
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.runner_selection import benchmark
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules, RunnerSize
+from inference.model.runner_selection.runner_trials import Candidate, RunnerTrials
+from inference.model.runner_selection.select_runner import select_runner
 from tests.tiny_models.families import (
     ATTENTION,
     CONTEXT,
@@ -27,15 +28,12 @@ from tests.tiny_models.families import (
 from tests.walks.batch_walk import RunnerWalk, plain
 
 PLENTY = 1 << 24
+LIMITS = RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
 
 
 @pytest.mark.parametrize("name", FAMILIES | UNUSUAL)
 def test_every_family_fits_the_contiguous_runner(name: str) -> None:
-    selected = select_runner(
-        tiny(name),
-        RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
-        allowed_runners=("contiguous",),
-    )
+    selected = select_runner(tiny(name), LIMITS, RunnerRules(kinds=("contiguous",)))
     assert selected.runner_kind == "contiguous"
     assert selected.runner.capabilities.chunked_prefill == (
         name not in RECURRENT and name not in ("qwen3_next", "falcon_h1")
@@ -45,9 +43,7 @@ def test_every_family_fits_the_contiguous_runner(name: str) -> None:
 
 @pytest.mark.parametrize("name", ATTENTION)
 def test_families_whose_attention_comes_from_the_registry_fit_the_paged_runner(name: str) -> None:
-    selected = select_runner(
-        tiny(name), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY), timed=False
-    )
+    selected = select_runner(tiny(name), LIMITS, RunnerRules(timed=False))
     own = {"gpt_neo", "gptj", "codegen", "bloom", "falcon", "falcon+alibi", "mpt", "xglm"}
     assert selected.runner_kind == ("contiguous" if name in own else "paged")
     assert selected.error < 1e-4
@@ -55,9 +51,7 @@ def test_families_whose_attention_comes_from_the_registry_fit_the_paged_runner(n
 
 @pytest.mark.parametrize("name", ["llama4_text", "lfm2", "jamba", "t5"])
 def test_models_with_chunked_attention_or_other_token_mixing_do_not_fit_the_paged_runner(name: str) -> None:
-    selected = select_runner(
-        tiny(name), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY), timed=False
-    )
+    selected = select_runner(tiny(name), LIMITS, RunnerRules(timed=False))
     assert selected.runner_kind == "contiguous"
 
 
@@ -66,12 +60,7 @@ def test_the_faster_of_two_correct_runners_is_selected(
     ratio: float, runner: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(benchmark, "speed_ratio", lambda *args: ratio)
-    assert (
-        select_runner(
-            tiny("gpt_neox"), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
-        ).runner_kind
-        == runner
-    )
+    assert select_runner(tiny("gpt_neox"), LIMITS).runner_kind == runner
 
 
 @pytest.mark.parametrize(("seconds", "kinds"), [(0.001, ["paged", "contiguous"]), (0.1, ["paged"])])
@@ -81,11 +70,11 @@ def test_no_other_runner_is_tried_if_the_weights_alone_set_the_speed(
     monkeypatch.setattr(benchmark, "step_s", lambda *args: seconds)
     timed_kinds: list[list[str]] = []
     monkeypatch.setattr(
-        runner_trials,
+        RunnerTrials,
         "fastest",
-        lambda model, reference, candidates, context: take_first(timed_kinds, candidates),
+        lambda trials, candidates: take_first(timed_kinds, candidates),
     )
-    select_runner(tiny("gpt_neox"), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
+    select_runner(tiny("gpt_neox"), LIMITS)
     assert timed_kinds == [kinds]
 
 
@@ -104,31 +93,31 @@ def test_a_benchmark_times_both_runners() -> None:
                 logits = super().forward(replace(batch, cache_ops=()))
             return logits
 
-    def fast(**limits: int) -> ContiguousRunner:
-        return ContiguousRunner(model, chunked_prefill=True, **limits)
+    def fast(size: RunnerSize) -> ContiguousRunner:
+        return ContiguousRunner(model, chunked_prefill=True, **limits_of(size))
 
-    def slow(**limits: int) -> ContiguousRunner:
-        runner = Slow(model, chunked_prefill=True, **limits)
-        runner.memory.apply(Resize(benchmark.ROWS, limits["context"]))
+    def slow(size: RunnerSize) -> ContiguousRunner:
+        runner = Slow(model, chunked_prefill=True, **limits_of(size))
+        runner.memory.apply(Resize(benchmark.ROWS, size.context))
         return runner
 
     assert benchmark.speed_ratio(fast, slow, range(3, 50), CONTEXT) > 5
     assert benchmark.speed_ratio(slow, fast, range(3, 50), CONTEXT) < 0.2
 
 
+def limits_of(size: RunnerSize) -> dict[str, int]:
+    return {"max_sequences": size.max_sequences, "context": size.context, "kv_capacity": size.kv_capacity}
+
+
 @pytest.mark.parametrize("name", UNCACHED)
 def test_a_model_without_a_cache_gets_the_uncached_runner(name: str) -> None:
-    selected = select_runner(
-        tiny(name), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
-    )
+    selected = select_runner(tiny(name), LIMITS)
     assert selected.runner_kind == "uncached"
 
 
 def test_a_model_whose_cache_changes_its_logits_is_refused() -> None:
     with pytest.raises(Unavailable, match="prophetnet computes different logits with a cache than without"):
-        select_runner(
-            tiny("prophetnet"), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
-        )
+        select_runner(tiny("prophetnet"), LIMITS)
 
 
 def test_a_model_that_needs_more_than_text_is_refused_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,19 +127,19 @@ def test_a_model_that_needs_more_than_text_is_refused_in_one_line(monkeypatch: p
     model = tiny("llama")
     monkeypatch.setattr(model.model, "forward", forward)
     with pytest.raises(Unavailable, match="compute from text alone: ValueError: give me pixel_values"):
-        select_runner(model, RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
+        select_runner(model, LIMITS)
 
 
 def test_a_decoder_without_a_start_token_is_refused_as_the_users_error() -> None:
     model = tiny("bart", decoder_start_token_id=None)
     model.generation_config.decoder_start_token_id = model.generation_config.bos_token_id = None
     with pytest.raises(BadRequest, match="MODEL_NAME has no decoder_start_token_id"):
-        select_runner(model, RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
+        select_runner(model, LIMITS)
 
 
 def test_a_model_that_infers_positions_in_its_own_way_gets_a_call_for_each_row() -> None:
     model = tiny("led")
-    selected = select_runner(model, RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
+    selected = select_runner(model, LIMITS)
     assert isinstance(selected.runner, ContiguousRunner) and not selected.runner.batched
     walk = RunnerWalk(model, selected.runner, seed=3)
     walk.go(8)
@@ -163,17 +152,13 @@ def test_a_wrong_runner_is_not_selected(name: str, monkeypatch: pytest.MonkeyPat
     detects it.
     """
     monkeypatch.setattr(position_fixes, "POSITION_FIXES", ())
-    selected = select_runner(
-        tiny(name), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
-    )
+    selected = select_runner(tiny(name), LIMITS)
     assert isinstance(selected.runner, ContiguousRunner) and not selected.runner.batched
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_half_precision_is_compared_with_half_precision(dtype: torch.dtype) -> None:
-    selected = select_runner(
-        tiny("mixtral").to(dtype), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY)
-    )
+    selected = select_runner(tiny("mixtral").to(dtype), LIMITS)
     assert selected.runner_kind in ("paged", "contiguous") and selected.runner.capabilities.chunked_prefill
 
 
@@ -182,11 +167,7 @@ def test_verification_leaves_the_model_unchanged(name: str) -> None:
     model = tiny(name)
     tokens, source = [5, 9, 13, 40, 41], [7, 8, 9] if name in ENCODERS else []
     before = plain(model, tokens, source)
-    select_runner(
-        model,
-        RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY),
-        allowed_runners=("paged", "contiguous", "uncached"),
-    )
+    select_runner(model, LIMITS, RunnerRules(kinds=("paged", "contiguous", "uncached")))
     assert torch.equal(plain(model, tokens, source), before)
 
 
@@ -196,7 +177,7 @@ def test_the_capacity_follows_from_the_memory() -> None:
         selected = select_runner(
             model,
             RunnerLimits(max_sequences=8, context=CONTEXT, kv_memory_bytes=300 * 256),
-            allowed_runners=(kind,),
+            RunnerRules(kinds=(kind,)),
         )
         assert (
             selected.kv_cost.per_token == 2 * 2 * 2 * 8 * 4
@@ -218,14 +199,14 @@ def test_the_same_memory_holds_more_tokens_if_layers_have_a_window(family: str, 
     model = tiny(family)
     num_bytes = 500 * 256
     limits = RunnerLimits(max_sequences=16, context=CONTEXT, kv_memory_bytes=num_bytes, max_batch_tokens=16)
-    selected = select_runner(model, limits, allowed_runners=(kind,))
+    selected = select_runner(model, limits, RunnerRules(kinds=(kind,)))
     runner, (group,) = selected.runner, selected.runner.window_groups
     assert runner.kv_capacity > 1.4 * 500
     assert group.window == model.config.sliding_window and 16 * group.num_pages < runner.kv_capacity / 2
     layers = runner.pool.layers.values()
     padding = sum(kv.keys[0].nbytes + kv.values[0].nbytes for kv in layers) * 2  # padding and null pages
     assert sum(kv.keys.nbytes + kv.values.nbytes for kv in layers) <= num_bytes + padding
-    contiguous = select_runner(model, limits, allowed_runners=("contiguous",))
+    contiguous = select_runner(model, limits, RunnerRules(kinds=("contiguous",)))
     assert contiguous.runner.kv_capacity == 500 and not contiguous.runner.window_groups
 
 
@@ -235,7 +216,7 @@ def test_a_faster_runner_that_needs_more_memory_is_not_selected(monkeypatch: pyt
         num_bytes: select_runner(
             tiny("gemma2"),
             RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=num_bytes, max_batch_tokens=16),
-            allowed_runners=("paged", "contiguous"),
+            RunnerRules(kinds=("paged", "contiguous")),
         ).runner_kind
         for num_bytes in (CONTEXT * 256 - 1, CONTEXT * 256)
     }
@@ -246,7 +227,7 @@ def test_a_short_context_needs_no_pages_of_its_own_for_a_window() -> None:
     selected = select_runner(
         tiny("gemma2"),
         RunnerLimits(max_sequences=4, context=32, kv_memory_bytes=PLENTY),
-        allowed_runners=("paged",),
+        RunnerRules(kinds=("paged",)),
     )
     assert selected.runner.kv_capacity == 4 * 32 and not selected.runner.window_groups
 
@@ -259,7 +240,7 @@ def test_the_capacity_does_not_exceed_the_requested_limit(limit: int, capacity: 
             RunnerLimits(
                 max_sequences=8, context=CONTEXT, kv_memory_bytes=PLENTY, max_batch_total_tokens=limit
             ),
-            allowed_runners=(kind,),
+            RunnerRules(kinds=(kind,)),
         )
         assert (
             selected.runner.kv_capacity == capacity // selected.runner.page_size * selected.runner.page_size
@@ -279,12 +260,12 @@ def test_damaged_weights_are_refused() -> None:
     model = tiny("llama")
     model.model.norm.weight.data.fill_(float("nan"))
     with pytest.raises(Unavailable, match="NaN or infinite"):
-        select_runner(model, RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
+        select_runner(model, LIMITS)
 
 
 def test_the_selection_is_logged_with_its_reason(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.INFO, logger="inference.model"):
-        select_runner(tiny("bloom"), RunnerLimits(max_sequences=4, context=CONTEXT, kv_memory_bytes=PLENTY))
+        select_runner(tiny("bloom"), LIMITS)
     *reasons, line = [record.getMessage() for record in caplog.records]
     assert reasons == [
         "bloom: fused runner rejected: a BloomModel has no layers",
@@ -300,7 +281,7 @@ def test_a_model_with_few_positions_fits_both_runners() -> None:
             select_runner(
                 model,
                 RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=PLENTY),
-                allowed_runners=(kind,),
+                RunnerRules(kinds=(kind,)),
             ).runner_kind
             == kind
         )

@@ -23,8 +23,8 @@ from inference.model.load.loader import config_of, model_of
 from inference.model.load.loader import load as load_model
 from inference.model.load_recipe import do_nothing
 from inference.model.parallel_layers import use_plain_collectives
-from inference.model.runner_selection import select_runner
-from inference.model.runner_selection.select_runner import SelectedRunner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import SelectedRunner, select_runner
 from inference.model.tensor_parallel.rank_start import run_rank
 from inference.model.tensor_parallel.worker import LoadRecipe
 from inference.sampling import Sampling
@@ -50,8 +50,8 @@ class TokenCollector:
 
 def generate(model: Any) -> list[list[int]]:
     """The engine's greedy answers to the prompts, computed together."""
-    runner = select_runner.select_runner(
-        model, select_runner.RunnerLimits(max_sequences=3, context=64, kv_memory_bytes=1 << 24), timed=False
+    runner = select_runner(
+        model, RunnerLimits(max_sequences=3, context=64, kv_memory_bytes=1 << 24), RunnerRules(timed=False)
     ).runner
     engine = Engine(runner, Sampler(runner.vocab), EngineOptions(max_batch_tokens=16, max_queued_tokens=1000))
     collectors = [TokenCollector() for _ in PROMPTS]
@@ -119,10 +119,10 @@ def select_failing_runner(model: Any, except_first_rank: bool) -> SelectedRunner
     """A runner that fails if a step's first token is FAILING_TOKEN: on every rank, or on all but the
     first.
     """
-    selected = select_runner.select_runner(
+    selected = select_runner(
         model,
-        select_runner.RunnerLimits(max_sequences=3, context=64, kv_memory_bytes=1 << 24),
-        allowed_runners=("contiguous",),
+        RunnerLimits(max_sequences=3, context=64, kv_memory_bytes=1 << 24),
+        RunnerRules(kinds=("contiguous",)),
     )
     compute = selected.runner.forward
 

@@ -9,7 +9,8 @@ from safetensors.torch import load_file, save_file
 from inference.model.gguf import kept_bits
 from inference.model.load.loader import load
 from inference.model.quantization.packed_tensor import PackedWeight
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from inference.model.weights.float16_checkpoint import has_float16_weights
 from inference.model.weights.kept_formats import KEPT_FORMATS
 from settings.groups import ModelSettings
@@ -60,7 +61,7 @@ def test_the_fused_runner_serves_them(source: Path, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(kept_bits, "multiplies_bfloat16", lambda: False)
     model = load_model(source)
     selected = select_runner(
-        model, RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24), timed=False
+        model, RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24), RunnerRules(timed=False)
     )
     assert selected.runner_kind == "fused"
     assert isinstance(model.get_input_embeddings().weight, PackedWeight)

@@ -7,7 +7,8 @@ import torch
 from inference.model.load.formats import FORMATS
 from inference.model.load.loader import load
 from inference.model.quantization.packed_tensor import PackedTensor
-from inference.model.runner_selection.select_runner import RunnerLimits, select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from inference.model.weights.kept_formats import KEPT_FORMATS
 from settings.groups import ModelSettings
 from tests.tiny_models.mxfp4_files import in_four_bits
@@ -38,7 +39,7 @@ def test_mxfp4_is_served_by_its_runner(tmp_path: Path) -> None:
     error = (model(IDS).logits - right).abs().max() / right.std()
     assert 0 < error < 0.1
     selected = select_runner(
-        model, RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24), timed=False
+        model, RunnerLimits(max_sequences=2, context=64, kv_memory_bytes=1 << 24), RunnerRules(timed=False)
     )
     assert selected.runner_kind == "paged"
     experts = model.get_parameter("model.layers.0.mlp.experts.down_proj")

@@ -18,7 +18,8 @@ from checks.memory import measure_model
 from checks.memory.kv_cost import RunnerChoice
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.loader import load
-from inference.model.runner_selection import select_runner
+from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
+from inference.model.runner_selection.select_runner import select_runner
 from scripts.parity.overrides import OVERRIDES
 from scripts.parity.tiny_config import shrink
 from scripts.parity.tiny_model import make_tokenizer, merge
@@ -87,18 +88,17 @@ def test_the_computed_size_is_what_is_loaded_and_cached(shape: Shape, dtype: str
     num_bytes = sum(tensor.nbytes for tensor in (*model.parameters(), *model.buffers()))
     size = measure_model(config_settings, 0, lambda parameters: dtype)
     assert size.weights == num_bytes
-    selected = select_runner.select_runner(
-        model, select_runner.RunnerLimits(max_sequences=1, context=64, kv_memory_bytes=10**8), timed=False
+    selected = select_runner(
+        model, RunnerLimits(max_sequences=1, context=64, kv_memory_bytes=10**8), RunnerRules(timed=False)
     )
     assert selected.kv_cost == size.kv_cost
     if table.LATENT_SETTING in shape.config:
         size = measure_model(
             config_settings, 0, lambda parameters: dtype, runner_choice=RunnerChoice("contiguous")
         )
-        selected = select_runner.select_runner(
+        selected = select_runner(
             model,
-            select_runner.RunnerLimits(max_sequences=1, context=64, kv_memory_bytes=10**8),
-            timed=False,
-            allowed_runners=("contiguous",),
+            RunnerLimits(max_sequences=1, context=64, kv_memory_bytes=10**8),
+            RunnerRules(timed=False, kinds=("contiguous",)),
         )
         assert selected.kv_cost == size.kv_cost
