@@ -6,7 +6,7 @@ or the model.
 
 from flask import Flask
 
-from api import adapters, errors, model_loading, sleep_mode
+from api import adapters, errors
 from api.hooks import (
     adapter_sums,
     allowed_hosts,
@@ -18,6 +18,7 @@ from api.hooks import (
     start_id,
     tuning_access,
 )
+from api.management import model_loading, sleep_mode
 from api.services import Services
 from api.store import access
 from api.tinker import samples

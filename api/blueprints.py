@@ -9,20 +9,17 @@ from api import (
     h2ogpt,
     health,
     link,
-    llama_cpp,
     llama_stack,
-    model_loading,
     neodim,
     openai,
     openapi,
     path_dispatch,
     playground,
-    sglang,
-    sleep_mode,
     tgi,
     tinker,
     tuning,
 )
+from api.management import llama_cpp, model_loading, sglang, sleep_mode
 from inference.metrics import Metrics
 from inference.models import Models
 from settings.groups import ServerSettings

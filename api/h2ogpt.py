@@ -13,7 +13,7 @@ from flask import Blueprint, Response
 from msgspec import Struct
 
 from api.errors import json_response, render_errors
-from api.llama_cpp import error_before_start
+from api.management.llama_cpp import error_before_start
 from api.openai.parse import read_request
 from api.openapi.operation import Operation, attach_operation
 from inference.backend import Backend

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from api.errors import Draining, json_response
 from api.hooks.start_id import current_start_id
+from api.management.sleep_mode import sleep_reason
 from api.model_card import ModelState, model_states
 from api.openapi.document import listed_methods
 from api.openapi.operation import Operation, attach_operation
-from api.sleep_mode import sleep_reason
 from api.wsgi_environ import DRAINING
 from inference.errors import Unavailable
 from inference.metrics import Metrics

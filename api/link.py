@@ -12,9 +12,9 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from api.adapters import require_adapters
+from api.management.sleep_mode import reclaimable_bytes, sleeper
 from api.openapi.operation import Operation, attach_operation
 from api.response import Framing, respond
-from api.sleep_mode import reclaimable_bytes, sleeper
 from inference.backend import Backend
 from inference.embedding import Embedded, Embedding
 from inference.errors import BadRequest, ServerError

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 
 from api.adapters import FetchAdapter
-from api.model_loading import ModelLoading
-from api.sleep_mode import Sleeper
+from api.management.model_loading import ModelLoading
+from api.management.sleep_mode import Sleeper
 from api.store.store import Store
 from tuning.service import TuningService
 
