@@ -13,7 +13,8 @@ from inference.errors import ServerError, error_line
 from inference.remote.answer_settings import answer_settings, disagreement
 from inference.remote.detect import Detected
 from inference.remote.members.member import Clean, Member, ToText
-from inference.remote.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
+from inference.remote.tokenizers.remote_tokenizer import WITH_TOKENIZER, RemoteTokenizer
+from inference.remote.tokenizers.vllm_tokenizer import VllmTokenizer
 from inference.remote.upstreams.cleaned_reader import with_cleaned_answers
 from inference.remote.upstreams.flavours import FLAVOURS, GUIDED_VLLM
 from inference.remote.upstreams.gradio import GradioApi
@@ -22,11 +23,10 @@ from inference.remote.upstreams.openai import OpenAIApi
 from inference.remote.upstreams.prompt_types import as_text, prompt_type_of, type_name_of
 from inference.remote.upstreams.tgi import TgiApi
 from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamTokenizer
-from inference.remote.vllm_tokenizer import VllmTokenizer
 from settings.model_list import RemoteModel
 
 if TYPE_CHECKING:
-    from inference.remote.local_tokenizer import LocalTokenizer
+    from inference.remote.tokenizers.local_tokenizer import LocalTokenizer
 
 OPENAI_HOST = "api.openai.com"
 OPENAI_PATH = "/v1"
@@ -135,7 +135,7 @@ def open_local_tokenizer(model: RemoteModel, detected: Detected) -> "LocalTokeni
         if model.chat_template:
             raise CannotOpen(f"{model.name}: chat_template needs the tokenizer of tokenizer_base_model")
         return None
-    from inference.remote.local_tokenizer import LocalTokenizer
+    from inference.remote.tokenizers.local_tokenizer import LocalTokenizer
 
     folder = Path(model.tokenizer_folder).expanduser()
     if not folder.is_dir():

@@ -12,7 +12,7 @@ from inference.types import GenerationRequest, Tool
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, document
 
-DEMO = Path(__file__).parents[2] / "models/demo"
+DEMO = Path(__file__).parents[3] / "models/demo"
 TEMPLATE = "{{ bos_token }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from inference.backend import Backend
 from inference.errors import NotImplementedHere, Unavailable
-from inference.remote.vllm_tokenizer import locate_names
+from inference.remote.tokenizers.vllm_tokenizer import locate_names
 from inference.tokenized import TokenSpan
 from inference.types import GenerationRequest
 from tests.remote.conftest import CHAT, OpenModel
