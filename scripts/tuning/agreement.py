@@ -1,8 +1,8 @@
 """Compares the log probabilities of the trainer with those of the server, which has the same adapter.
 
-    python -m scripts.trainer_agreement                     each dtype and quantization, with models/demo
-    python -m scripts.trainer_agreement --model FOLDER --only bfloat16,int8
-    python -m scripts.trainer_agreement --mapped            the trainer maps the server's packed weights
+    python -m scripts.tuning.agreement                     each dtype and quantization, with models/demo
+    python -m scripts.tuning.agreement --model FOLDER --only bfloat16,int8
+    python -m scripts.tuning.agreement --mapped            the trainer maps the server's packed weights
 
 For each, trains a LoRA adapter for a few steps, attention, MLPs and output layer, serves it, samples from it,
 and scores the samples with the trainer. Prints |sampler - trainer| of sampled tokens (decode) and of the same

@@ -1,8 +1,8 @@
 """Compares the CPU time of a pass of the trainer with that of peft and transformers alone.
 
-    python -m scripts.tuning_cost                  8 rows of 256 tokens, a random Llama in bfloat16
-    python -m scripts.tuning_cost --dtype float32 --masked 0.5
-    python -m scripts.tuning_cost --quantize int8        only the trainer's weights are packed
+    python -m scripts.tuning.cost                  8 rows of 256 tokens, a random Llama in bfloat16
+    python -m scripts.tuning.cost --dtype float32 --masked 0.5
+    python -m scripts.tuning.cost --quantize int8        only the trainer's weights are packed
 
 Both train the same adapter over the same weights, in turn, in one process. Prints the CPU seconds of each
 round, and the ratio of the medians: above 1, the trainer is faster.
@@ -22,7 +22,7 @@ from peft import LoraConfig, get_peft_model
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 
 from inference.model.quantization.schemes import INT4, INT8, NONE
-from scripts.tuning_memory import TOKENIZER_FILES
+from scripts.tuning.memory import TOKENIZER_FILES
 from settings.groups import ModelSettings
 from tuning.trainer.base_model import load_base
 from tuning.trainer.datum import Datum

@@ -1,6 +1,6 @@
 """How much a fine-tuning job and the answers of its server slow each other.
 
-    python -m scripts.tuning_slowdown --model models/demo --seconds 30 --rounds 3
+    python -m scripts.tuning.slowdown --model models/demo --seconds 30 --rounds 3
 
 Each round measures, in turn on one server: answers alone, a job alone, and both. Prints both speeds of each
 round and the medians of the ratios. Takes three times the seconds a round. Other programs must be idle.

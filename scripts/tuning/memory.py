@@ -1,7 +1,7 @@
 """Compares the memory plan of training jobs with the measured peak of their processes.
 
-    python -m scripts.tuning_memory            all shapes: LoRA, QLoRA, DPO, full, rehearsal …; two models
-    python -m scripts.tuning_memory --shapes lora,dpo
+    python -m scripts.tuning.memory            all shapes: LoRA, QLoRA, DPO, full, rehearsal …; two models
+    python -m scripts.tuning.memory --shapes lora,dpo
 
 Each job is a process of its own, as in the server. Prints, in MB, the plan
 and the peak, also without the programs, and exits with code 1 if a plan is off by more than 8 %.
