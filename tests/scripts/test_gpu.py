@@ -18,12 +18,22 @@ from inference.model.device_copy import lists_to_device
 from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.models import build_model, num_parameters
 from scripts.bench.options import BenchOptions
-from scripts.gpu import correct, kernels, memory, prefill, profile, roofline, sync, versus_vllm
 from scripts.gpu.__main__ import run_section
 from scripts.gpu.engine import EnginePool, EngineSize
 from scripts.gpu.report import FigureReport
 from scripts.gpu.section import Figure, MeasureSection, SectionOptions, SectionRun
-from scripts.gpu.sections import SECTIONS, Section
+from scripts.gpu.sections import (
+    SECTIONS,
+    Section,
+    correct,
+    kernels,
+    memory,
+    prefill,
+    profile,
+    roofline,
+    sync,
+    versus_vllm,
+)
 from scripts.gpu.targets import TARGETS, find_target, verdict
 from scripts.preflight.memory.cases import MemoryCase
 from scripts.preflight.memory.measure import MeasuredMemory, Prediction

@@ -20,7 +20,7 @@ from typing import NamedTuple, TextIO
 
 from scripts.gpu.section import Figure, SectionRun, WrongResult
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 
 
 class TestGroup(NamedTuple):

@@ -3,7 +3,8 @@
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from scripts.gpu import (
+from scripts.gpu.section import MeasureSection
+from scripts.gpu.sections import (
     adapters,
     concurrent,
     correct,
@@ -27,7 +28,6 @@ from scripts.gpu import (
     versus_transformers,
     versus_vllm,
 )
-from scripts.gpu.section import MeasureSection
 
 
 class Section(NamedTuple):

@@ -13,11 +13,11 @@ from transformers import PreTrainedModel
 from inference.model.quantization.dequantized import Dequantized
 from inference.model.quantization.quantize import pack_on
 from scripts.bench.models import build_model, bytes_per_token
-from scripts.gpu import prefill
 from scripts.gpu.device import measure_bandwidth
 from scripts.gpu.engine import PROMPT, SteppedEngine
-from scripts.gpu.roofline import kv_bytes_read
 from scripts.gpu.section import Figure, SectionRun, WrongResult
+from scripts.gpu.sections import prefill
+from scripts.gpu.sections.roofline import kv_bytes_read
 
 SCHEMES = ("int8", "int4")
 COMPARED_SHAPE, COMPARED_SAMPLE = "77m", "tiny"

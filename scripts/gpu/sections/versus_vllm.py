@@ -22,9 +22,9 @@ from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.engines.subprocess_engine import SubprocessEngine
 from scripts.bench.load import equal_length_load
 from scripts.bench.models import config_of
-from scripts.gpu.concurrent import ANSWER_TOKENS, PROMPT_TOKENS, ROWS
 from scripts.gpu.engine import PROMPT
 from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.sections.concurrent import ANSWER_TOKENS, PROMPT_TOKENS, ROWS
 from scripts.loopback import HOST
 
 DRIVER = "scripts.bench.drivers.vllm_llm"

@@ -18,7 +18,7 @@ from scripts.bench.load import Request
 from scripts.gpu.engine import SteppedEngine
 from scripts.gpu.section import Figure, SectionRun
 
-ROOT = Path(__file__).resolve().parents[2]
+ROOT = Path(__file__).resolve().parents[3]
 ROWS, STEPS = 16, 16
 CHUNK, NUM_CHUNKS = 512, 6  # tokens of a step, and steps of the prompt that is computed with the rows
 MESSAGE = "synchronizing CUDA operation"
