@@ -13,7 +13,11 @@ done
 [ "${CI:-}" = true ] && [[ " ${arguments[*]-} " != *" --slow "* ]] && arguments+=(--slow)
 
 scripts/setup.sh requirements-dev.txt
-[[ " ${arguments[*]-} " == *" --slow "* ]] && scripts/install_test_tools.sh
+# Meanwhile, because it waits for the network: what only slow tests need.
+if [[ " ${arguments[*]-} " == *" --slow "* ]]; then
+    scripts/install_test_tools.sh &
+    .venv/bin/python -m tests.clients.environments >/dev/null 2>&1 &
+fi
 .venv/bin/python -m ruff format --check .
 .venv/bin/python -m ruff check .
 # The tests start many processes; each would compile the project's modules again.
