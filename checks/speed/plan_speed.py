@@ -62,9 +62,11 @@ def measure_and_estimate(plan: Plan, model: Any) -> Speed:
         return estimate(work, measure_gpu(dtype))
     has_int8_kv = plan.request.kv_dtype == INT8
     shape = decoder_shape(model.config.get_text_config(), matrices, dtype, has_int8_kv)
+    sample_s = measure_sample()
     rates = measure_cpu(shape, plan.max_batch_tokens, torch.get_num_threads())
+    sample_s = min(sample_s, measure_sample())  # another program may slow one of them
     if not plan.model_size.is_fused:
         return estimate(work, replace(rates, is_limit=True))
     speed = estimate(replace(work, products=work.products - skipped_products(shape)), rates)
-    start_s = startup_s(len(shape.layers), shape.vocab, 1 / speed.tokens_per_s, measure_sample())
+    start_s = startup_s(len(shape.layers), shape.vocab, 1 / speed.tokens_per_s, sample_s)
     return replace(speed, startup_s=start_s)

@@ -15,7 +15,7 @@ from checks.speed import cpu_rates, plan_speed
 from checks.speed.estimate import Rates, Speed, SpeedEstimate, UnknownSpeed
 from checks.speed.gpu_rates import measure_gpu
 from checks.speed.plan_speed import estimate_speed
-from checks.speed.startup import STEPS
+from checks.speed.startup import IMPORTS, STEPS
 from hub.resolve import from_folder
 from inference.finding import Finding
 from inference.native.build import NativeUnavailable
@@ -50,6 +50,20 @@ def test_a_model_of_the_fused_runner_has_an_estimate(
     assert isinstance(speed, SpeedEstimate) and not speed.is_limit
     assert speed.startup_s is not None and speed.startup_s > STEPS / speed.tokens_per_s
     assert (measured[0].hidden, len(measured[0].layers)) == (32, 2)
+
+
+@pytest.mark.parametrize("sample_s", [(0.01, 0.02), (0.02, 0.01)])
+def test_a_program_that_slows_python_for_a_moment_does_not_slow_the_estimated_start(
+    planned: Callable[..., Plan],
+    machine: Machine,
+    measured: list[DecoderShape],
+    monkeypatch: pytest.MonkeyPatch,
+    sample_s: tuple[float, float],
+) -> None:
+    monkeypatch.setattr(plan_speed, "measure_sample", iter(sample_s).__next__)
+    speed = estimate_speed(planned(), machine)
+    assert isinstance(speed, SpeedEstimate) and speed.startup_s is not None
+    assert 0.01 * IMPORTS < speed.startup_s < 0.02 * IMPORTS
 
 
 def test_a_model_of_another_runner_has_a_limit(
