@@ -100,11 +100,17 @@ static inline Ints ints_all(int32_t value)
     return (Ints){all, all, all, all};
 }
 
+static inline uint32x4_t quarter_load(const uint8_t *from)
+{
+    return vreinterpretq_u32_u8(vld1q_u8(from));
+}
+
+/* By quarters: gcc would copy a struct by way of the stack. */
 static inline Words words_load(const void *from)
 {
-    Words words;
-    memcpy(&words, from, sizeof words);
-    return words;
+    const uint8_t *bytes = from;
+    return (Words){quarter_load(bytes), quarter_load(bytes + 4 * QUARTER), quarter_load(bytes + 8 * QUARTER),
+                   quarter_load(bytes + 12 * QUARTER)};
 }
 
 static inline Words words_all(const void *from)
@@ -121,12 +127,18 @@ static inline Words words_none(void)
     return (Words){none, none, none, none};
 }
 
+/* The highest bits of a byte need no mask. */
+static inline uint32x4_t quarter_bits(uint32x4_t words, int shift, int mask)
+{
+    const uint8x16_t bytes = vreinterpretq_u8_u32(words) >> shift;
+    return vreinterpretq_u32_u8(mask == 255 >> shift ? bytes : bytes & vdupq_n_u8(mask));
+}
+
 /* The bits of `mask` of each byte, `shift` bits up. */
 static inline Words words_bits(Words words, int shift, int mask)
 {
-    const uint32x4_t masks = vdupq_n_u32(mask * 0x01010101u);
-    return (Words){words.a >> shift & masks, words.b >> shift & masks, words.c >> shift & masks,
-                   words.d >> shift & masks};
+    return (Words){quarter_bits(words.a, shift, mask), quarter_bits(words.b, shift, mask),
+                   quarter_bits(words.c, shift, mask), quarter_bits(words.d, shift, mask)};
 }
 
 /* Low bits, and high ones `up` bits up. */
