@@ -24,6 +24,12 @@ ALWAYS Floats weights_plus(const int kind, Floats sum, const char *weights, cons
 /* F32, BF16 and F16: a line has the weights of one input (F32) or two for a panel. */
 ALWAYS void block_of_floats(const Block *block, const int kind, const int rows, const int panels)
 {
+#ifdef ROW_PAIRS
+    if (kind == BF16 && rows > 1) {
+        block_of_row_pairs(block, rows);
+        return;
+    }
+#endif
     Floats sums[MOST_ROWS][FLOAT_PANELS];
     EACH(r, rows) EACH(p, panels) sums[r][p] = begin(block, r, p);
     const int lines = block->span * BITS[kind], halves = kind == F16 ? 2 : 1, bytes = kind == BF16 ? PAIR_BYTES : WORD;

@@ -4,14 +4,13 @@
 #define BLOCKS_OF_INTEGERS_H
 
 #include "block.h"
+#include "codes.h"
 #include "gguf_scales.h"
 #include "quantize.h"
 
-/* The groups or half groups whose weights share a scale. */
-ALWAYS int scales_per_group(const int kind)
-{
-    return has_half_scales(kind) ? 2 : 1;
-}
+#ifdef ROW_PAIRS
+#include "blocks_of_row_pairs.h"
+#endif
 
 /* The sum of a row's integers that share a scale. */
 ALWAYS int input_sum(const Block *block, const int kind, int row, int group, const int half)
@@ -24,24 +23,6 @@ ALWAYS int input_sum(const Block *block, const int kind, int row, int group, con
 ALWAYS Ints start_of(const Block *block, const int kind, int row, int group, const int half)
 {
     return ints_all(-ZERO[kind] * input_sum(block, kind, row, group, half));
-}
-
-/* The unsigned integers of quad q of a group whose lines begin at `group`. */
-ALWAYS Words codes_of(const char *group, const int kind, const int q)
-{
-    const int bits = BITS[kind];
-    Words codes = words_none();
-    int up = 0;
-    EACH(i, 4) {
-        const int width = WIDEST_PLANE >> i;
-        if (bits & width) {
-            const Words line = words_load(group + (up + PLANE_LINE(width, q)) * LINE_BYTES);
-            const Words plane = words_bits(line, PLANE_SHIFT(width, q), (1 << width) - 1);
-            codes = words_join(codes, plane, up);
-            up += width;
-        }
-    }
-    return has_entries(kind) ? words_entries(entries_of(kind), codes) : codes;
 }
 
 /* Quad i in an order in which those that share the lines of the widest plane follow each other. */
@@ -101,7 +82,12 @@ ALWAYS void add_group(const Block *block, const int kind, int group, const int h
 {
     Ints ints[MOST_ROWS][INT_PANELS];
     EACH(r, rows) EACH(p, panels) ints[r][p] = start_of(block, kind, r, group, half);
-    add_quads(block, kind, group, half, ints, rows, panels, prefetch);
+#ifdef ROW_PAIRS
+    if (rows > 1)
+        add_quads_of_row_pairs(block, kind, group, half, ints, rows, prefetch);
+    else
+#endif
+        add_quads(block, kind, group, half, ints, rows, panels, prefetch);
     EACH(p, panels) {
         const GroupScales scales = scales_of(block, kind, group, half, p);
         EACH(r, rows) sums[r][p] = add_scaled(block, kind, sums[r][p], ints[r][p], scales, group, half, r);

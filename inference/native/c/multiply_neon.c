@@ -1,12 +1,12 @@
 /* `multiply` for ARM processors with NEON, with products of bytes and of bfloat16 or without. */
 #include "vectors_neon.h"
 
-#ifdef __ARM_FEATURE_BF16_VECTOR_ARITHMETIC
-enum { FLOAT_ROWS = 6 };
-#else
-enum { FLOAT_ROWS = 4 };    /* leaves registers for widened weights */
+#if defined(__ARM_FEATURE_MATMUL_INT8) && defined(__ARM_FEATURE_BF16_VECTOR_ARITHMETIC)
+#define ROW_PAIRS   /* rows are multiplied in pairs: blocks_of_row_pairs.h */
 #endif
-enum { FLOAT_PANELS = 1, INT_ROWS = 4, INT_PANELS = 1, PREFETCH_BYTES = 2048, PREFETCH_LOCALITY = 3 };
+
+/* Chosen by counted instructions: with more rows, registers are stored and loaded again. */
+enum { FLOAT_ROWS = 4, FLOAT_PANELS = 1, INT_ROWS = 4, INT_PANELS = 1, PREFETCH_BYTES = 2048, PREFETCH_LOCALITY = 3 };
 
 #include "blocks.h"
 
