@@ -15,6 +15,7 @@ from inference.errors import BadRequest
 
 NO_CLIPPING = float("inf")
 MAX_RATE = 1e6  # far above any use; a single step beyond 1e38 would leave weights that are not finite
+MIN_EPS = 1e-37  # a smaller one is 0 in float32: a parameter without a gradient would become 0 / 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,7 +34,7 @@ ADAM_RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "learning_rate": (lambda value: 0 <= value <= MAX_RATE, f"0 to {MAX_RATE:g}"),
     "beta1": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
     "beta2": (lambda value: 0 <= value < 1, "at least 0 and below 1"),
-    "eps": (lambda value: value > 0, "above 0"),
+    "eps": (lambda value: value >= MIN_EPS, f"at least {MIN_EPS:g}"),
     "weight_decay": (lambda value: 0 <= value <= MAX_RATE, f"0 to {MAX_RATE:g}"),
     "grad_clip_norm": (lambda value: value >= 0, "at least 0"),
 }

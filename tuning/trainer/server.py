@@ -51,6 +51,7 @@ OUT_OF_MEMORY = "the trainer ran out of memory: send fewer or shorter data at a 
 NOT_FINITE = (
     "is not finite: the gradients are dropped, the weights are as they were; use a lower learning rate"
 )
+WEIGHTS_NOT_FINITE = "made weights that are not finite: load a checkpoint, and use a lower learning rate"
 
 Header = Mapping[str, Any]
 Reply = tuple[Mapping[str, Any], Arrays]
@@ -196,6 +197,8 @@ class TrainerServer:
         norm = self.trainer.optim_step(run_id, params)
         if not math.isfinite(norm):
             raise BadRequest("gradient norm", NOT_FINITE, norm)
+        if not all(weight.isfinite().all() for weight in self.trainer.parameters(run_id)):
+            raise BadRequest("adam_params", WEIGHTS_NOT_FINITE)
         step = num_steps(self.trainer.runs[run_id].optimizer)
         return {
             "metrics": {

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from inference.errors import BadRequest
-from tuning.trainer.optimizers import AdamParams, check_params, create_optimizer, take_step
+from tuning.trainer.optimizers import MIN_EPS, AdamParams, check_params, create_optimizer, take_step
 
 TORCH = {
     "adamw": lambda weights: torch.optim.AdamW(
@@ -75,3 +75,18 @@ def test_moments_move_without_a_gradient() -> None:
 def test_rates_that_would_spoil_the_weights_are_refused(name: str, value: float) -> None:
     with pytest.raises(BadRequest, match=f"adam_params.{name}"):
         check_params(replace(PARAMS, **{name: value}))
+
+
+@pytest.mark.parametrize("value", [1e-320, 1e-45, 0.0])
+def test_an_eps_that_is_0_in_float32_is_refused(value: float) -> None:
+    with pytest.raises(BadRequest, match=r"adam_params\.eps must be at least 1e-37"):
+        check_params(replace(PARAMS, eps=value))
+
+
+def test_the_smallest_eps_keeps_a_weight_without_a_gradient() -> None:
+    weights = two_weights()
+    before = weights[0].detach().clone()
+    params = replace(PARAMS, eps=MIN_EPS, weight_decay=0.0)
+    check_params(params)
+    take_step(create_optimizer("adamw", weights), params)
+    assert torch.equal(weights[0], before)

@@ -35,14 +35,30 @@ def test_a_reply_that_memory_is_too_small_for_is_a_failure() -> None:
     assert read_message(stream) is None
 
 
-def test_a_pass_whose_reply_cannot_be_sent_leaves_no_gradients(
-    model_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def server_with_a_run(model_folder: Path) -> TrainerServer:
+    """A server with the run a."""
     server = TrainerServer(
         TrainingBase(names=("base",), model_folder=str(model_folder), context=64, dtype="float32")
     )
     kinds = {"attention": True, "mlp": False, "output": False}
     server.reply(TrainerMessage({"verb": "create_run", "run": "a", "rank": 4, "seed": 0, "kinds": kinds}, {}))
+    return server
+
+
+def test_a_step_that_leaves_weights_that_are_not_finite_fails(model_folder: Path) -> None:
+    server = server_with_a_run(model_folder)
+    step = TrainerMessage(
+        {"verb": "optim_step", "run": "a", "params": {"learning_rate": 1e6, "weight_decay": 1e6}}, {}
+    )
+    assert "metrics" in server.reply(step)[0]
+    replies = [server.reply(step)[0] for _ in range(4)]
+    assert "adam_params made weights that are not finite" in replies[-1]["error"]
+
+
+def test_a_pass_whose_reply_cannot_be_sent_leaves_no_gradients(
+    model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server = server_with_a_run(model_folder)
     header = {"verb": "forward_backward", "run": "a", "max_tokens": 64, "forward_only": False}
     message = TrainerMessage(
         {**header, "loss_fn": "cross_entropy", "config": {}}, data_to_arrays(make_data([8]))
