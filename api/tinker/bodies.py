@@ -7,6 +7,11 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
+from inference.errors import BadRequest
+
+MAX_METADATA = 65_536  # characters of what a client attaches to a session, a run or a checkpoint
+MAX_LABEL = 1000  # characters of a name for people
+
 
 class Empty(Struct):
     """A body without a field that matters here."""
@@ -221,5 +226,13 @@ class TtlBody(Struct):
 
 
 def to_metadata(values: dict[str, Any] | None) -> dict[str, str]:
-    """The values as texts: replies have no others."""
-    return {name: value if isinstance(value, str) else str(value) for name, value in (values or {}).items()}
+    """The values as texts: replies have no others. Raises BadRequest for more than lists can carry."""
+    texts = {name: value if isinstance(value, str) else str(value) for name, value in (values or {}).items()}
+    check_length("user_metadata", sum(len(name) + len(text) for name, text in texts.items()), MAX_METADATA)
+    return texts
+
+
+def check_length(field: str, length: int, limit: int) -> None:
+    """Raises BadRequest."""
+    if length > limit:
+        raise BadRequest(field, f"must have at most {limit} characters", length)

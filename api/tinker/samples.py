@@ -21,6 +21,8 @@ SAMPLES = "tinker_samples"  # key in app.extensions: the Samples
 CLONE = 10**9  # the seq_ids of the n-th clone of a sampling client begin at n times this number
 SAMPLER_MARK = ":sample:"  # in the ids of sampling sessions, with which those of their requests begin
 SWEEP_S = 60.0
+MAX_RESULT_BYTES = 256 << 20  # of results that are kept; the oldest are sampled again, if anybody wants them
+FAILURE_BYTES = 2048
 
 SamplePromise: TypeAlias = Promise[SampleResult | Failure]
 Finish = Callable[[SampleResult | ServerError], None]
@@ -53,6 +55,7 @@ class Samples:
         self._promises: dict[str, SamplePromise] = {}
         self._running: dict[str, RunningSample] = {}
         self._completions: dict[tuple[str, int], Completions] = {}
+        self._result_bytes: dict[str, int] = {}  # of the promises that are resolved, the oldest first
         self._swept = time.monotonic()
 
     def find(self, request_id: str) -> SamplePromise:
@@ -71,6 +74,7 @@ class Samples:
         completions  told of the end
         """
         self._sweep()
+        self._forget_oldest()
         promise: SamplePromise = Promise(request_id)
         if self._promises.setdefault(request_id, promise) is not promise:
             on_end()
@@ -79,6 +83,7 @@ class Samples:
         def finish(outcome: SampleResult | ServerError) -> None:
             if self._running.pop(request_id, None) is not None:  # only the first call counts
                 on_end()
+                self._result_bytes[request_id] = bytes_of(outcome)
                 resolve(promise, outcome, completions)
 
         try:
@@ -113,7 +118,21 @@ class Samples:
         """The client has the result."""
         promise = self._promises.get(request_id)
         if promise is not None and promise.is_resolved:
-            self._promises.pop(request_id, None)
+            self._drop(request_id)
+
+    def _drop(self, request_id: str) -> None:
+        self._promises.pop(request_id, None)
+        self._result_bytes.pop(request_id, None)
+
+    def _forget_oldest(self) -> None:
+        """Forget results beyond MAX_RESULT_BYTES: clients that never fetch them must not fill the memory."""
+        sizes = list(self._result_bytes.items())
+        excess = sum(size for _, size in sizes) - MAX_RESULT_BYTES
+        for request_id, size in sizes:
+            if excess <= 0:
+                return
+            self._drop(request_id)
+            excess -= size
 
     def _sweep(self) -> None:
         """Forget results that nobody has fetched for long."""
@@ -122,7 +141,7 @@ class Samples:
         self._swept = time.monotonic()
         for request_id, promise in list(self._promises.items()):
             if promise.is_expired:
-                self._promises.pop(request_id, None)
+                self._drop(request_id)
         for key, completions in list(self._completions.items()):
             if completions.is_idle:
                 self._completions.pop(key, None)
@@ -135,6 +154,10 @@ def resolve(
     promise.resolve(to_failure(outcome) if isinstance(outcome, ServerError) else outcome)
     if completions is not None:
         completions.add(promise.request_id, "failed" if is_failed else "finished")
+
+
+def bytes_of(outcome: SampleResult | ServerError) -> int:
+    return FAILURE_BYTES if isinstance(outcome, ServerError) else outcome.num_bytes
 
 
 def to_failure(error: ServerError) -> Failure:

@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 from api.body.json_body import read_struct
 from api.hooks.tuning_access import current_service
 from api.openapi.operation import Operation
-from api.tinker.bodies import CreateSession, Empty, SessionBody, to_metadata
+from api.tinker.bodies import MAX_LABEL, CreateSession, Empty, SessionBody, check_length, to_metadata
 from api.tinker.errors import NotServed
 from api.tinker.loss_aliases import LossAliases, alias_warning
 from api.tinker.tinker_route import TinkerRoute, require_runs
@@ -111,6 +111,8 @@ def accept_telemetry() -> dict[str, str]:
 
 def create_session(aliases: LossAliases) -> dict[str, str]:
     body = read_struct(CreateSession)
+    check_length("display_name", len(body.display_name or ""), MAX_LABEL)
+    check_length("sdk_version", len(body.sdk_version), MAX_LABEL)
     session_id = require_runs().create_session(
         to_metadata(body.user_metadata), body.display_name, body.sdk_version
     )

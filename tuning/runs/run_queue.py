@@ -4,17 +4,21 @@ Knows numbers, sizes and promises; not what a request does. Belongs to the threa
 """
 
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import msgspec
 
-from inference.errors import BadRequest
+from inference.errors import BadRequest, Overloaded
 from inference.finding import format_size
 from tuning.runs.promise import Promise
 from tuning.runs.types import Failure, ForwardBackward, RejectedRequest, RunRequest
 
 GAP_S = 120.0  # requests wait so long for one with a lower seq_id that has not arrived
 MAX_GAP_BYTES = 10**9  # that the requests of all runs behind missing ones take
+MAX_WAITING_BYTES = 2 * 10**9  # that all requests that wait take; clients send what is refused again
+FULL_RETRY_S = 10.0  # a pass of a batch takes seconds
+DATUM_BYTES = 608  # of a datum without tokens: its arrays' headers
 MAX_IN_FLIGHT = 100_000  # seq_ids from the next one on that a client may have sent
 LOST = "the server was killed before it had executed this request: send it again"
 CREATION = 0  # the seq_id of a run's creation
@@ -103,6 +107,10 @@ class RunQueue:
         return seq_id < self.next_seq_id + MAX_IN_FLIGHT
 
     @property
+    def waiting_bytes(self) -> int:
+        return sum(queued.num_bytes for queued in self.waiting.values())
+
+    @property
     def is_ready(self) -> bool:
         return self.next_seq_id in self.waiting
 
@@ -135,8 +143,18 @@ class RunQueue:
             del self.promises[seq_id]
 
 
+def refuse_when_full(run_queues: Iterable[RunQueue], run_queue: RunQueue, seq_id: int) -> None:
+    """Raise Overloaded while what waits in all queues takes MAX_WAITING_BYTES.
+
+    A retry takes nothing, and the next request of a run must get in: it makes room for the others.
+    """
+    is_exempt = seq_id in run_queue.promises or seq_id == run_queue.next_seq_id
+    if not is_exempt and sum(each.waiting_bytes for each in run_queues) >= MAX_WAITING_BYTES:
+        raise Overloaded(FULL_RETRY_S)
+
+
 def bytes_of(request: RunRequest) -> int:
     """What a request takes while it waits: the arrays of a pass, the texts of others."""
     if isinstance(request, ForwardBackward):
-        return sum(datum.num_bytes for datum in request.data)
+        return sum(DATUM_BYTES + datum.num_bytes for datum in request.data)
     return len(msgspec.msgpack.encode(request))

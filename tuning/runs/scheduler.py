@@ -15,7 +15,7 @@ from inference.errors import NotFound, short
 from tuning.commands import Commands
 from tuning.runs.executor import RunExecutor
 from tuning.runs.promise import Promise
-from tuning.runs.run_queue import CREATION, LOST, MAX_GAP_BYTES, QueuedRequest, RunQueue
+from tuning.runs.run_queue import CREATION, LOST, MAX_GAP_BYTES, QueuedRequest, RunQueue, refuse_when_full
 from tuning.runs.saved_queues import restore_queues, save_queues
 from tuning.runs.types import CreateRun, Failure, RunInfo, RunRequest, RunResult
 
@@ -53,7 +53,7 @@ class RunScheduler:
         return self._commands.call(self._create, run_id, request)
 
     def submit(self, run_id: str, seq_id: int, request: RunRequest) -> Promise:
-        """Raises NotFound, and BadRequest for a seq_id that is far ahead."""
+        """Raises NotFound, BadRequest for a seq_id that is far ahead, and Overloaded."""
         return self._commands.call(self._submit, run_id, seq_id, request)
 
     def promise(self, run_id: str, seq_id: int) -> Promise:
@@ -108,6 +108,7 @@ class RunScheduler:
 
     def _submit(self, run_id: str, seq_id: int, request: RunRequest) -> Promise:
         run_queue = self._find(run_id)
+        refuse_when_full(self._queues.values(), run_queue, seq_id)
         others = [each for each in self._queues.values() if each.gap_bytes and each is not run_queue]
         return run_queue.add(seq_id, request, MAX_GAP_BYTES // (1 + len(others)))
 

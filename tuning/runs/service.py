@@ -39,6 +39,7 @@ from tuning.types import TrainingBase
 
 SEEDS = range(-(1 << 63), 1 << 64)  # torch's
 MAX_DIGITS = len(str(MAX_NUMBER))
+MAX_VERSION = 200  # characters behind the name of a base model and a colon, which are stored
 QUEUES_FILE = "queues.bin"
 
 log = logging.getLogger(__name__)
@@ -150,8 +151,8 @@ class TrainingRuns:
         """Queue a request; requests of a run are computed by their seq_ids, from 1, without gaps.
 
         A repeated seq_id gives the same promise. Once run and seq_id are known, a refusal is a
-        RejectedRequest: its seq_id is used up. Raises NotFound, and BadRequest for a finished session or a
-        seq_id far ahead of the others.
+        RejectedRequest: its seq_id is used up. Raises NotFound, BadRequest for a finished session or a
+        seq_id far ahead of the others, and Overloaded while too much waits.
         """
         self._sessions.require_open(session_of(run_id))
         if not CREATION < seq_id < MAX_NUMBER:
@@ -264,7 +265,8 @@ class TrainingRuns:
 
     def _check_base(self, name: str) -> None:
         """Raise BadRequest for a name that the served model does not have."""
-        if name not in self._base.names and name.rpartition(":")[0] not in self._base.names:
+        base, _, version = name.rpartition(":")
+        if name not in self._base.names and (base not in self._base.names or len(version) > MAX_VERSION):
             raise BadRequest("base_model", f"must be one of {join_names(self._base.names)}", name)
 
     def _new_sampler(self, id: str, base_model: str | None, model_path: str | None) -> SamplingSession:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from api.tinker import samples
 from tests.api.tinker.scripted_runs import ADAPTER, CHECKPOINT, SAMPLER, SESSION, SNAPSHOT, ScriptedRuns
 from tests.fakes.fake_backend import FakeBackend, say
 
@@ -135,3 +136,17 @@ def test_a_sampling_session_is_shown(api: FlaskClient) -> None:
     card = {"sampler_id": SAMPLER, "base_model": "fake/model", "model_path": None}
     assert api.get(f"/api/v1/samplers/{SAMPLER}").json == card
     assert api.get(f"/api/v1/samplers/{SESSION}").status_code == 404
+
+
+def test_unfetched_results_are_bounded(
+    api: FlaskClient, fake_backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(samples, "MAX_RESULT_BYTES", 3 * samples.FAILURE_BYTES)
+    ids = [sample(api, seq_id)["request_id"] for seq_id in range(8)]
+    poll(api)
+    ids.append(sample(api, 8)["request_id"])
+    statuses = [fetch(api, request_id).status_code for request_id in ids]
+    assert statuses[0] == 410 and statuses[-2:] == [200, 200]
+    assert statuses == sorted(statuses, reverse=True), "the oldest are forgotten first"
+    assert sample(api, 0)["request_id"] == ids[0]
+    assert fetch(api, ids[0]).status_code == 200, "a client that wants a forgotten result sends it again"

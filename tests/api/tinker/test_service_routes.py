@@ -37,6 +37,15 @@ def test_a_session_and_its_heartbeats(api: FlaskClient) -> None:
     assert statuses == {SESSION: 200, "closed": 410, "unknown": 404}
 
 
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("user_metadata", {"a": "x" * 70_000}), ("display_name", "x" * 2000), ("sdk_version", "1" * 2000)],
+)
+def test_what_a_session_stores_is_short(api: FlaskClient, field: str, value: object) -> None:
+    reply = api.post("/api/v1/create_session", json={field: value})
+    assert reply.status_code == 400 and f"{field} must have at most" in reply.json["detail"]
+
+
 def test_a_session_ends(api: FlaskClient) -> None:
     body = {"reason": {"type": "errored"}, "detail": None}
     replies = [api.post(f"/api/v1/sessions/{id}/finish", json=body) for id in (SESSION, "unknown")]

@@ -5,9 +5,9 @@ from random import Random
 import numpy as np
 import pytest
 
-from inference.errors import BadRequest
+from inference.errors import BadRequest, Overloaded
 from tuning.runs import run_queue
-from tuning.runs.run_queue import RunQueue
+from tuning.runs.run_queue import DATUM_BYTES, RunQueue, refuse_when_full
 from tuning.runs.types import Failure, ForwardBackward, RejectedRequest, SaveWeights, StepOutcome
 from tuning.trainer.datum import Datum
 
@@ -93,7 +93,7 @@ def test_a_result_stays_until_it_was_fetched_for_a_while(monkeypatch: pytest.Mon
 
 
 def make_pass(num_bytes: int) -> ForwardBackward:
-    tokens = np.zeros(num_bytes // 16, np.int64)
+    tokens = np.zeros((num_bytes - DATUM_BYTES) // 16, np.int64)
     return ForwardBackward(data=[Datum(tokens, tokens)], loss_fn="cross_entropy")
 
 
@@ -111,6 +111,23 @@ def test_requests_behind_a_missing_one_take_limited_memory() -> None:
     message = "4.8 kB would wait for seq_id 1, at most 4.0 kB may: send it first"
     assert requests[1:3] != refused == [RejectedRequest(message=message)] * 2
     assert len(requests) == 6 and not any(promise.is_resolved for promise in waiting)
+
+
+def test_a_full_server_takes_retries_and_the_next_request_of_each_run(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(run_queue, "MAX_WAITING_BYTES", 4000)
+    queues = [RunQueue("a"), RunQueue("b")]
+    for seq_id in (1, 2):
+        refuse_when_full(queues, queues[0], seq_id)
+        queues[0].add(seq_id, make_pass(2400))
+    for full, seq_id in ((queues[0], 2), (queues[1], 1)):
+        refuse_when_full(queues, full, seq_id)
+    for full, seq_id in ((queues[0], 3), (queues[1], 2)):
+        with pytest.raises(Overloaded):
+            refuse_when_full(queues, full, seq_id)
+    take_all(queues[0])
+    refuse_when_full(queues, queues[0], 4)
 
 
 def test_a_long_text_behind_a_missing_request_counts(monkeypatch: pytest.MonkeyPatch) -> None:
