@@ -53,6 +53,8 @@ CLAIMS = ("is", "was", "has", "are", "not", "test")
 # In docstrings and comments: words that begin an inverted sentence, and phrases to avoid everywhere.
 OPENINGS = re.compile(r"""(?:^|[.!?:]["')]* )(Of|Whoever|Whose|Nobody)\b""")
 PHRASES = re.compile(r"\b(be it|be they|anew|besides|but for|the like|whatever it be)\b", re.IGNORECASE)
+# A file without these has neither; most have none, and splitting a file into tokens takes most of the time.
+HINTS = re.compile(r"\b(Of|Whoever|Whose|Nobody)\b|(?i:" + PHRASES.pattern.replace(" ", r"[\s#!]+") + ")")
 
 # (path prefix, identifier in lower case): why the name is allowed.
 SETTING_SOURCES = "where settings come from: config.py, .env, the environment, flags"
@@ -143,7 +145,7 @@ def of_file(top: str, path: Path) -> Iterator[Place]:
             yield Place(f"{top}, {rule}", word, where, line, name)
         if kind == "class" and top != "tests" and name not in SHARED_CLASSES:
             yield Place(CLASSES, name, where, line, name)
-    for line, prose in [*docstrings(nodes), *comments(text)]:
+    for line, prose in [*docstrings(nodes), *comments(text)] if HINTS.search(text) else ():
         for match in [*OPENINGS.finditer(prose), *PHRASES.finditer(prose)]:
             yield Place(f"{top}, prose", match[1].lower(), where, line, prose[match.start(1) :][:70])
 

@@ -1,13 +1,14 @@
 """transformers' continuous batching as an engine: paged KV cache; requests join and leave between steps.
 
-One manager serves all loads; it is warmed up before the first. All other settings are the defaults.
+One manager serves all loads; it is warmed up before the first. All other settings are the defaults, but the
+KV cache may be limited: by default it takes most of the memory.
 """
 
 import time
 from typing import Any
 
 import torch
-from transformers import GenerationConfig
+from transformers import ContinuousBatchingConfig, GenerationConfig
 
 from scripts.bench import memory
 from scripts.bench.load import Load, Run
@@ -19,15 +20,18 @@ WAIT_S = 600  # until the next answer
 
 
 class Continuous:
-    """An EngineUnderTest for greedy requests."""
+    """An EngineUnderTest for greedy requests. num_blocks: of the KV cache; None: transformers' choice."""
 
-    def __init__(self, options: BenchOptions) -> None:
+    def __init__(self, options: BenchOptions, num_blocks: int | None = None) -> None:
         options.prepare()
         self.options = options
         model = build_model(options.model, options.dtype, options.device)
         settings = GenerationConfig(do_sample=False, eos_token_id=NO_EOS, max_new_tokens=1)
         with torch.no_grad():
-            self.manager = model.init_continuous_batching(generation_config=settings)
+            self.manager = model.init_continuous_batching(
+                generation_config=settings,
+                continuous_batching_config=ContinuousBatchingConfig(num_blocks=num_blocks),
+            )
             self.manager.warmup()
         self.manager.start()
         self.description = str(model.config._attn_implementation)

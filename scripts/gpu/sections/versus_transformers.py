@@ -3,7 +3,10 @@
 from collections.abc import Iterator
 from contextlib import ExitStack
 from dataclasses import replace
+from functools import partial
 
+from scripts.bench.continuous import Continuous
+from scripts.bench.engine_under_test import EngineSpec, SpawnedEngine
 from scripts.bench.load import Load
 from scripts.bench.options import BenchOptions
 from scripts.bench.rounds import EngineGroup, median_range, rotate
@@ -12,12 +15,13 @@ from scripts.bench.workloads.mixed import MIXED
 from scripts.gpu.section import Figure, SectionRun
 
 OTHER = "continuous"
-SAMPLE_REQUESTS = 4
+SAMPLE_REQUESTS, SAMPLE_BLOCKS = 4, 16  # blocks of 256 tokens
 
 
 def measure_section(run: SectionRun) -> Iterator[Figure]:
     run.engines.free()
-    workload = run.choose(MIXED, replace(MIXED, make_loads=make_small_loads))
+    sample = replace(MIXED, make_loads=make_small_loads, make_specs=make_small_specs)
+    workload = run.choose(MIXED, sample)
     results = Results(workload, run.bench)
     with ExitStack() as stack:
         group = EngineGroup(workload.make_specs(run.bench), results, stack)
@@ -34,6 +38,11 @@ def measure_section(run: SectionRun) -> Iterator[Figure]:
 
 def make_small_loads(options: BenchOptions, round_number: int) -> dict[str, Load]:
     return {name: load[:SAMPLE_REQUESTS] for name, load in MIXED.make_loads(options, round_number).items()}
+
+
+def make_small_specs(options: BenchOptions) -> list[EngineSpec]:
+    small = EngineSpec(OTHER, partial(SpawnedEngine, partial(Continuous, options, SAMPLE_BLOCKS)))
+    return [small if spec.name == OTHER else spec for spec in MIXED.make_specs(options)]
 
 
 def measure_round(group: EngineGroup, results: Results, number: int) -> Iterator[Figure]:
