@@ -32,7 +32,9 @@ def train_adapter(client: OpenAI, model: str) -> dict[str, Any]:
     ]
     content = "\n".join(map(json.dumps, rows)).encode()
     file = client.files.create(file=("people.jsonl", content), purpose="fine-tune")
-    job = client.fine_tuning.jobs.create(model=model, training_file=file.id, suffix="people", seed=1)
+    job = client.fine_tuning.jobs.create(
+        model=model, training_file=file.id, suffix="people", seed=1, method=supervised(rehearsal=0)
+    )
     first_status = job.status
     job = wait(client, job.id)
     results: dict[str, Any] = {
@@ -72,10 +74,13 @@ def train_answer(client: OpenAI, model: str, content: str, finetuning_type: str)
     """The job, once it has ended, that trains one answer."""
     row = json.dumps({"messages": [question("Mirela Osk"), {"role": "assistant", "content": content}]})
     file = client.files.create(file=("rows.jsonl", "\n".join([row] * 20).encode()), purpose="fine-tune")
-    hyperparameters = {"finetuning_type": finetuning_type, "n_epochs": 1, "batch_size": 2, "rehearsal": 0}
-    method = {"type": "supervised", "supervised": {"hyperparameters": hyperparameters}}
+    method = supervised(finetuning_type=finetuning_type, n_epochs=1, batch_size=2, rehearsal=0)
     job = client.fine_tuning.jobs.create(model=model, training_file=file.id, method=method, seed=1)
     return wait(client, job.id)
+
+
+def supervised(**hyperparameters: Any) -> Any:
+    return {"type": "supervised", "supervised": {"hyperparameters": hyperparameters}}
 
 
 def wait(client: OpenAI, job_id: str) -> Any:
