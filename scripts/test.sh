@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs setup.sh, the linters, mypy and the fast tests; with --all or in CI also the slow tests.
 # Other arguments go to pytest: scripts/test.sh tests/engine -k seed
-# The tests run in one process more than there are cores, because many wait for a server; in at most 4, because each
+# The tests run in two processes more than there are cores, because many wait for a server; in at most 4, because each
 # process loads torch. -n 0: a single process.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -29,7 +29,7 @@ unset PYTHONDONTWRITEBYTECODE
 .venv/bin/python -m mypy
 wait
 # Counted before OMP_NUM_THREADS is set, which nproc takes for the number of cores.
-workers=$(($(nproc) < 4 ? $(nproc) + 1 : 4))
+workers=$(($(nproc) < 2 ? $(nproc) + 2 : 4))
 # One torch thread per process, because the processes share the cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 exec .venv/bin/python -m pytest -n "$workers" --max-worker-restart 0 --dist loadfile --no-loadscope-reorder \
