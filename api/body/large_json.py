@@ -64,12 +64,14 @@ def check_counts(data: bytes) -> JsonCounts:
     runs: list[ByteRun] = []
     while start < len(data):
         stop = end_of_slice(data, start)
+        if num_quotes % 2 and is_plain(data, start, stop):
+            first = runs.pop().start if runs and runs[-1].stop == start else start
+            runs.append(ByteRun(first, stop))
+            start = stop
+            continue
         section = data[start:stop]
         num_escape_signs += section.count(BACKSLASH)
         between_quotes = without_escapes(section).translate(None, UNCOUNTED).split(QUOTE)
-        if num_quotes % 2 and len(between_quotes) == 1 and is_plain(section):
-            first = runs.pop().start if runs and runs[-1].stop == start else start
-            runs.append(ByteRun(first, stop))
         outside = b"".join(between_quotes[num_quotes % 2 :: 2])
         num_quotes += len(between_quotes) - 1
         for index, (what, signs, limit) in enumerate(LIMITS):
@@ -81,9 +83,11 @@ def check_counts(data: bytes) -> JsonCounts:
     return JsonCounts(counts[-1], runs)
 
 
-def is_plain(section: bytes) -> bool:
-    """Whether bytes of a string are its characters as they are: no escapes, and no control characters."""
-    return BACKSLASH not in section and int(np.frombuffer(section, np.uint8).min()) >= FIRST_PLAIN
+def is_plain(data: bytes, start: int, stop: int) -> bool:
+    """Whether the bytes of a string are its characters as they are: no end, escapes or control characters."""
+    if data.find(QUOTE, start, stop) >= 0 or data.find(BACKSLASH, start, stop) >= 0:
+        return False
+    return int(np.frombuffer(data, np.uint8, stop - start, start).min()) >= FIRST_PLAIN
 
 
 def without_escapes(section: bytes) -> bytes:
@@ -114,7 +118,7 @@ def parse_large(data: bytes) -> Any:
     check_memory(VALUE_BYTES + 2 * MAX_CHAR_BYTES * len(data))
     try:
         long_strings = LongStrings(data, runs)
-        prefault_heap(len(data))
+        prefault_heap(len(long_strings.without_runs))
         value = decode(long_strings.without_runs)
         if not long_strings.put_back(value):
             value = decode(data)

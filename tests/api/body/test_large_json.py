@@ -129,15 +129,15 @@ def count_faults(data, decode=msgspec.json.decode):
 
 with mmap_large_blocks():  # as the server does while it loads its model
     pass
-data = b'["' + b"a" * 16_000_000 + b'"]'
+data = b"[" + b",".join([b'"' + b"a" * 400_000 + b'"'] * 40) + b"]"
 trim_heap()
 with patch("msgspec.json.decode", count_faults):
-    assert len(parse_large(data)[0]) == 16_000_000
+    assert len(parse_large(data)) == 40
 """
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs the faults of a thread")
-def test_the_memory_of_a_long_text_is_there_before_it_is_decoded() -> None:
+def test_the_memory_of_texts_is_there_before_they_are_decoded() -> None:
     command = [sys.executable, "-c", COUNT_FAULTS]
     result = subprocess.run(command, cwd=HOME, check=True, capture_output=True, text=True)
     assert int(result.stdout) < 100, "of 3,900 pages"

@@ -1,6 +1,7 @@
 """Long strings of large bodies are decoded in slices, to the same values as in one call."""
 
 import json
+import resource
 import sys
 import time
 from typing import Any
@@ -87,6 +88,24 @@ def test_no_call_copies_more_of_a_text_than_a_slice(monkeypatch: pytest.MonkeyPa
     text = parse(data)["prompt"]
     assert text == json.loads(data)["prompt"]
     assert sum(copies) == len(text) and max(copies) <= long_strings.DECODED_BYTES
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs the faults of a thread")
+def test_the_memory_of_a_text_is_there_before_it_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pages are cleared without Python's lock, not by the copies."""
+    faults: list[int] = []
+
+    def copy_characters(*arguments: Any) -> int:
+        before = resource.getrusage(resource.RUSAGE_THREAD).ru_minflt
+        num_chars = long_strings_copy(*arguments)
+        faults.append(resource.getrusage(resource.RUSAGE_THREAD).ru_minflt - before)
+        return int(num_chars)
+
+    long_strings_copy = long_strings.copy_characters
+    monkeypatch.setattr(long_strings, "copy_characters", copy_characters)
+    text = long_strings.measure("😀".encode() * (9 << 20), 0, 36 << 20)  # larger than what a heap keeps
+    assert len(long_strings.join([text])) == 9 << 20
+    assert sum(faults) < 100, "of 9,200 pages"
 
 
 def test_no_slice_of_a_text_takes_long() -> None:
