@@ -22,7 +22,7 @@ from api.server.http_protocol import LimitedHttpProtocol
 from inference.models import Models
 from inference.process.memory.heap_trimmer import trimming_heap
 from inference.process.time_slice import shorten_time_slice
-from inference.process.unix_socket import is_unix_socket
+from inference.process.unix_socket import PORT_OPTION, is_unix_socket
 from settings.groups import HttpSettings
 
 KEEP_ALIVE_S = 60
@@ -78,7 +78,7 @@ def listen(host: str, port: int) -> socket.socket:
     )[0]
     listener = socket.socket(family, kind, protocol)
     try:
-        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.setsockopt(socket.SOL_SOCKET, PORT_OPTION, 1)
         listener.bind(address)
         listener.listen(BACKLOG)
     except OSError:
@@ -135,10 +135,7 @@ class HttpServer:
 
     @property
     def url(self) -> str:
-        if self.listener.family == socket.AF_UNIX:
-            return f"unix:{self.listener.getsockname()}"
-        host, port = self.listener.getsockname()[:2]
-        return f"{self.scheme}://[{host}]:{port}" if ":" in host else f"{self.scheme}://{host}:{port}"
+        return url_of(self.listener, self.scheme)
 
     def stop(self) -> None:
         """Start the shutdown and return at once. Callable from any thread."""
@@ -159,6 +156,14 @@ class HttpServer:
                 log.info("draining: requests=%d seconds=%.0f", len(self.bridge.running), self.drain_seconds)
                 await self.bridge.drain(self.drain_seconds)
                 self.server.should_exit = True
+
+
+def url_of(listener: socket.socket, scheme: str) -> str:
+    address = listener.getsockname()
+    if isinstance(address, str):  # a path
+        return f"unix:{address}"
+    host, port = address[:2]
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 class UvicornServer(uvicorn.Server):

@@ -12,7 +12,7 @@ from checks.nvidia_driver import find_driver
 from inference.finding import format_size, join_names
 from inference.model.load.device_dtype import serves_bfloat16
 from inference.process.filesystem import UNCOUNTED, inspect_folder
-from inference.process.unix_socket import is_listening, is_unix_socket
+from inference.process.unix_socket import PORT_OPTION, is_listening, is_unix_socket
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ def find_port_error(host: str, port: int) -> str:
     try:
         family, kind, proto, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, proto) as probe:
-            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.setsockopt(socket.SOL_SOCKET, PORT_OPTION, 1)
             probe.bind(address)
     except OSError as error:
         return error.strerror or str(error)

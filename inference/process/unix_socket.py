@@ -1,9 +1,11 @@
-"""Unix sockets: how a setting names one, and whether a server listens on one, or on a port."""
+"""Unix sockets and ports: how a setting names a socket, how a port is taken, and whether a server listens."""
 
 import socket
 import sys
 
 SUFFIX = ".sock"
+# Lets a server take the port of one that has just ended. On Windows SO_REUSEADDR would share a port in use.
+PORT_OPTION = getattr(socket, "SO_EXCLUSIVEADDRUSE", socket.SO_REUSEADDR)
 CONNECT_TIMEOUT_S = 1.0  # to a port of this machine
 
 

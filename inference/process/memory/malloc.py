@@ -6,6 +6,7 @@ library.
 """
 
 import ctypes
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -42,9 +43,9 @@ def limit_arenas() -> None:
 
 
 def set_option(option: int, value: int) -> None:
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt:
-        mallopt(option, value)
+    library = library_with("mallopt")
+    if library:
+        library.mallopt(option, value)
 
 
 def prefault_heap(num_bytes: int) -> None:
@@ -53,8 +54,8 @@ def prefault_heap(num_bytes: int) -> None:
     The next block of this size is then filled in less than half the time: else the kernel clears each page at
     the first write, which keeps all other threads waiting if the writer has the lock.
     """
-    library = ctypes.CDLL(None)
-    if not hasattr(library, "mallopt"):
+    library = library_with("mallopt")
+    if library is None:
         return
     library.malloc.restype, library.malloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t,)
     library.free.argtypes = (ctypes.c_void_p,)
@@ -69,11 +70,16 @@ def trim_heap() -> None:
     malloc_trim(3) does not trim the end of a thread's own arena, which every thread except the first has. The
     arena of this thread is trimmed when the thread frees a block of TRIM_TRIGGER bytes.
     """
-    library = ctypes.CDLL(None)
-    trim = getattr(library, "malloc_trim", None)
-    if trim is None:
+    library = library_with("malloc_trim")
+    if library is None:
         return
     library.malloc.restype, library.free.argtypes = ctypes.c_void_p, (ctypes.c_void_p,)
     with mmap_large_blocks():
         library.free(library.malloc(TRIM_TRIGGER))
-    trim(0)
+    library.malloc_trim(0)
+
+
+def library_with(name: str) -> ctypes.CDLL | None:
+    """The C library if it has the function; Windows has no handle for the symbols of a process."""
+    library = None if os.name == "nt" else ctypes.CDLL(None)
+    return library if hasattr(library, name) else None

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from api.server.asgi_bridge import BODY_IDLE_S
-from api.server.serve import listen
+from api.server.serve import listen, url_of
 from tests.api.conftest import read, request
 
 EXIT_TIMEOUT_S = 20.0  # less than the drain times of 60 s below
@@ -175,6 +175,12 @@ def test_the_server_logs_its_address(start: Start) -> None:
 def test_an_ipv6_address_is_listened_on() -> None:
     with listen("::1", 0) as listener:
         assert listener.family == socket.AF_INET6
+
+
+def test_a_url_needs_no_unix_sockets_which_windows_lacks(monkeypatch: pytest.MonkeyPatch) -> None:
+    with listen("127.0.0.1", 0) as listener:
+        monkeypatch.delattr(socket, "AF_UNIX")
+        assert url_of(listener, "http") == f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
 def test_a_unix_socket_takes_the_place_of_one_that_was_left_behind(tmp_path: Path) -> None:

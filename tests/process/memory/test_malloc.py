@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from inference.process.memory import malloc
 from main import HOME
 
 NUM_BLOCKS, SIZE = 40, 2 << 20
@@ -40,3 +41,17 @@ def test_large_blocks_are_returned_one_by_one_while_others_stay() -> None:
 
 def test_memory_of_steps_is_kept_for_the_next() -> None:
     assert measure_freed_share("otherwise") < 0.1
+
+
+def test_windows_has_no_allocator_to_tune(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_library(name: None) -> None:
+        raise TypeError("argument of type 'NoneType' is not iterable")  # what ctypes.CDLL raises there
+
+    with monkeypatch.context() as patch:
+        patch.setattr(malloc.ctypes, "CDLL", no_library)
+        patch.setattr(malloc.os, "name", "nt")
+        malloc.limit_arenas()
+        malloc.prefault_heap(malloc.STEP_BLOCK)
+        malloc.trim_heap()
+        with malloc.mmap_large_blocks():
+            pass
