@@ -56,8 +56,9 @@ class ToolCalling:
         """
         if request.tool_choice == "none" or not request.callable_tools:
             return None
-        is_free = request.tool_choice == "auto" and self._chat_template.describes_tools(
-            requested_format(request)
-        )
+        is_forced = request.tool_choice != "auto"
+        is_free = not is_forced and self._chat_template.describes_tools(requested_format(request))
         call_format = self._configured_format if is_free else AUTO
-        return ToolParser(request.callable_tools, index, call_format, parallel=request.parallel_calls)
+        return ToolParser(
+            request.callable_tools, index, call_format, parallel=request.parallel_calls, is_forced=is_forced
+        )

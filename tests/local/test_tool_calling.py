@@ -85,6 +85,16 @@ def test_a_requested_format_is_parsed_whichever_format_is_set(options: dict[str,
     assert reads_call(calling(None, "hermes"), JSON)
 
 
+@pytest.mark.parametrize("start", ['{"', '{"name": "wea', "<tool_call>"])
+def test_a_forced_call_that_is_cut_before_its_name_is_known_is_no_text(start: str) -> None:
+    texts = {}
+    for choice in ("auto", "required", "weather"):
+        parser = calling(TOOL_TEMPLATE).parser_for(replace(REQUEST, tool_choice=choice), 0)
+        assert parser is not None
+        texts[choice] = [*parser.feed(start), *parser.flush()]
+    assert texts == {"auto": [start], "required": [], "weather": []}
+
+
 def test_no_call_is_parsed_where_none_is_allowed() -> None:
     assert calling(HERMES).parser_for(replace(REQUEST, tool_choice="none"), 0) is None
 

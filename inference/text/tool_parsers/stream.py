@@ -25,16 +25,24 @@ class ToolParser:
     A call with a tag may start anywhere. A call without a tag starts only at an opening: at the start of the
     answer, after a call, or after a special token.
 
-    parallel  allow several calls; False: nothing is emitted after the first one
+    parallel   allow several calls; False: nothing is emitted after the first one
+    is_forced  the answer holds only calls: what is held back at its end is no text, as in OpenAI's API
     """
 
     def __init__(
-        self, tools: Iterable[Tool], index: int = 0, call_format: str = "auto", *, parallel: bool = True
+        self,
+        tools: Iterable[Tool],
+        index: int = 0,
+        call_format: str = "auto",
+        *,
+        parallel: bool = True,
+        is_forced: bool = False,
     ) -> None:
         self._emitter = ToolCallEmitter(tools, index, parallel=parallel)
         self._syntax = CALL_SYNTAXES[call_format]
         self._set_shapes(self._syntax.untagged_shapes)
         self._tag_chars = frozenset(tag[0] for tag in self._syntax.tags)
+        self._is_forced = is_forced
         self._at_opening = True
         self._held_chars: list[str] = []
         self._parser: Parser[None] | None = None
@@ -71,6 +79,8 @@ class ToolParser:
 
     def flush(self) -> list[TextOrDelta]:
         """The text that was held back, without white space after the last call."""
+        if self._is_forced:
+            self._held_chars.clear()
         self._release_unfinished()
         return self._emitter.drain()
 
