@@ -37,6 +37,7 @@ UNSUPPORTED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("suffix", (None,), "suffix is not currently supported"),
     ("use_beam_search", (None, False), "use_beam_search is not supported: use sampling or greedy decoding"),
     ("logits_processors", (None, []), "logits_processors are not supported"),
+    ("logprob_token_ids", (None, []), "logprob_token_ids is not supported: use top_logprobs or logprobs"),
     ("truncation_side", (None, "left"), "truncation_side must be left: the prompt's last tokens are kept"),
     ("priority", (None, 0), "Got priority {0.priority} but priority scheduling is not enabled"),
     ("grammar_lazy", (None, False), "grammar_lazy is not supported: a grammar applies from the first token"),

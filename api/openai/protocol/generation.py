@@ -126,7 +126,7 @@ class CommonRequest(ConstraintFields, kw_only=True):
     stream, stream_options         send server-sent events
     request_id                     part of the response's id; default: the header X-Request-Id
     priority                       must be 0
-    use_beam_search, logits_processors   must be unset
+    use_beam_search, logits_processors, logprob_token_ids   must be unset
     lora                           scales of adapters, whose sum changes the model, as in llama.cpp
     lora_path                      name of an adapter of the model, as in SGLang
     cache_salt                     the prefix cache is shared with requests of the same salt only
@@ -172,6 +172,7 @@ class CommonRequest(ConstraintFields, kw_only=True):
     priority: int | None = None
     use_beam_search: bool | None = None
     logits_processors: list[Any] | None = None
+    logprob_token_ids: list[int] | None = None
 
 
 class PromptTokensDetails(Struct):

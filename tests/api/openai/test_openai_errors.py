@@ -118,6 +118,11 @@ def test_a_value_out_of_range_is_refused_in_vllms_words(
         (CHATS, {"cache_salt": ""}, "Parameter 'cache_salt' must be a non-empty string if provided."),
         (COMPLETIONS, {"logits_processors": ["x"]}, None),
         (
+            CHATS,
+            {"logprobs": True, "logprob_token_ids": [5]},
+            "logprob_token_ids is not supported: use top_logprobs or logprobs",
+        ),
+        (
             COMPLETIONS,
             {"logprobs": 21},
             "Requested sample logprobs of 21, which is greater than max allowed: 20",
