@@ -11,6 +11,8 @@ import pytest
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
+from inference.model.load.loader import choose_attention
+
 DEVICE = os.environ.get("TINY_DEVICE", "cpu")
 needs_fused = pytest.mark.skipif(DEVICE != "cpu", reason="the fused runner computes on the CPU only")
 VOCAB = 97
@@ -249,6 +251,7 @@ def tiny(name: str, seed: int = 1, **settings: Any) -> PreTrainedModel:
     known = FAMILIES | LLAMAS | GROWING | UNUSUAL | UNCACHED | UNSERVED
     special = {"vocab_size": VOCAB, "pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2}
     config = AutoConfig.for_model(name.split("+")[0], **(special | known[name] | settings))
+    choose_attention(config)
     make = AutoModelForSeq2SeqLM if config.is_encoder_decoder else AutoModelForCausalLM
     torch.manual_seed(seed)
     model = make.from_config(config).eval().float()

@@ -94,7 +94,6 @@ def has_pickles(source: Path) -> bool:
 
 
 def open_safetensors(auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:
-    # No attn_implementation: transformers chooses sdpa if the architecture supports it, else eager.
     return load_model_and_missing(auto_class, source, use_safetensors=True, **options)
 
 

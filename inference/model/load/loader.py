@@ -118,7 +118,18 @@ def config_of(folder: Path, trust_remote_code: bool) -> Any:
         if not is_gguf(folder):
             raw, _ = transformers.PreTrainedConfig.get_config_dict(folder)
             check_servable(raw, trust_remote_code)
-        return read_config(folder, trust_remote_code)
+        config = read_config(folder, trust_remote_code)
+    choose_attention(config)
+    return config
+
+
+def choose_attention(config: Any) -> None:
+    """Let eager attention compute scores with a soft cap, which transformers' sdpa leaves out.
+
+    transformers chooses sdpa for every architecture that supports it, Gemma 2 among them in 5.17.
+    """
+    if getattr(config.get_text_config(decoder=True), "attn_logit_softcapping", None):
+        config._attn_implementation = "eager"
 
 
 def check_servable(raw: Mapping[str, Any], trust_remote_code: bool) -> None:

@@ -46,6 +46,14 @@ def test_the_model_computes_the_same_as_in_transformers(llama: Path) -> None:
     assert torch.equal(load(llama).model(ids).logits, plain(ids).logits)
 
 
+def test_scores_with_a_soft_cap_are_computed_by_eager_attention(llama: Path, tmp_path: Path) -> None:
+    """transformers' sdpa leaves the cap out."""
+    config = transformers.Gemma3TextConfig(**tiny.LLAMA | {"head_dim": 8, "attn_logit_softcapping": 50.0})
+    capped = load(tiny.save_model(tmp_path, transformers.Gemma3ForCausalLM, config)).model
+    assert capped.config._attn_implementation == "eager"
+    assert load(llama).model.config._attn_implementation == "sdpa"
+
+
 def test_stop_tokens_come_from_the_model_the_tokenizer_and_the_template(llama: Path) -> None:
     tiny.edit(llama / "generation_config.json", eos_token_id=[7, 9])
     assert load(llama).stop_token_ids == {2, 4, 7, 9}
