@@ -19,6 +19,8 @@ from tuning.service import TuningService
 brief_benchmarks.shorten()
 compiled_routes.remember()
 hypothesis_constants.ignore_modules()
+if not torch.cuda.is_available():
+    os.environ["TRITON_INTERPRET"] = "1"  # read once, when any test imports Triton
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -10,6 +10,7 @@ from checks import enough_memory, shards
 from checks.machine import Gpu, Machine
 from checks.memory.plan import Plan
 from hub.resolve import from_folder
+from inference.model.load.meta_model import build_on_meta
 from tests.tiny_models import tiny
 
 Planner = Callable[..., Plan]
@@ -55,7 +56,11 @@ def test_a_model_that_cannot_be_split_is_refused(
 def test_each_of_two_shards_holds_half_of_the_weights_and_of_the_kv_cache(planned: Planner) -> None:
     full, half = planned().model_size, planned(num_shard=2).model_size
     assert full is not None and half is not None
-    assert 0.5 * full.weights <= half.weights < 0.51 * full.weights
+    tp_plan = build_on_meta(tiny.LLAMA | {"model_type": "llama"}).tp_plan
+    # transformers 5.17 gives each rank all embeddings.
+    embedding_bytes = 0 if "model.embed_tokens" in tp_plan else full.largest_weight
+    split_bytes = full.weights - embedding_bytes
+    assert 0.5 * split_bytes <= half.weights - embedding_bytes < 0.51 * split_bytes
     assert half.kv_cost.per_token == full.kv_cost.per_token // 2
 
 

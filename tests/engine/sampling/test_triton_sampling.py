@@ -1,6 +1,5 @@
 """The Triton kernels sample the same tokens as torch, in Triton's interpreter where there is no GPU."""
 
-import os
 from types import SimpleNamespace
 
 import pytest
@@ -8,7 +7,6 @@ import torch
 
 if torch.cuda.is_available():
     pytest.skip("the kernels are compiled here: see test_triton_on_gpu.py", allow_module_level=True)
-os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton", reason="comes only with the CUDA build of torch")
 
 import triton.language as tl

@@ -1,12 +1,8 @@
 """The Triton kernels of low-rank outputs, in Triton's interpreter where there is no GPU."""
 
-import os
-
 import pytest
 import torch
 
-if not torch.cuda.is_available():
-    os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton", reason="comes only with the CUDA build of torch")
 
 from inference.model.lora.triton_low_rank import add_low_rank

@@ -1,13 +1,10 @@
 """The Triton products with quantized weights, in Triton's interpreter where there is no GPU."""
 
-import os
-
 import pytest
 import torch
 
 if torch.cuda.is_available():
     pytest.skip("the kernels are compiled here: see test_device_matrix.py", allow_module_level=True)
-os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton", reason="comes only with the CUDA build of torch")
 
 from inference.model.quantization import triton_matmul

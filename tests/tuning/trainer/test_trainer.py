@@ -76,7 +76,8 @@ def test_checkpointing_changes_no_gradient(model_folder: Path) -> None:
         trainer.forward_backward("a", DATA, "cross_entropy")
         for name, gradient in gradients(trainer, "a").items():
             assert torch.allclose(gradient, expected.setdefault(name, gradient), atol=1e-5)
-    assert base.causal.is_activation_checkpointing
+    names = ("is_activation_checkpointing", "is_gradient_checkpointing")  # the latter in early 5.x
+    assert any(getattr(base.causal, name, False) for name in names)
 
 
 def test_a_loss_that_scores_pairs_keeps_them_together(base: BaseModel) -> None:

@@ -1,6 +1,5 @@
 """The Triton kernel against the plain one, in Triton's interpreter where there is no GPU."""
 
-import os
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from tests.model.paged.kernels.pages import make_metadata, random_query_and_page
 
 if torch.cuda.is_available():
     pytest.skip("the kernel is compiled here: see test_on_gpu.py", allow_module_level=True)
-os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
 pytest.importorskip("triton", reason="comes only with the CUDA build of torch")
 
 from inference.model.paged.kernels import triton as ours

@@ -1,6 +1,5 @@
 """The Triton kernel of rotary embedding and store computes what torch does, in Triton's interpreter."""
 
-import os
 from dataclasses import replace
 
 import pytest
@@ -23,8 +22,6 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def triton_kernel() -> RotaryStoreKernel:
-    if DEVICE.type == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
     pytest.importorskip("triton", reason="comes only with the CUDA build of torch")
     from inference.model.paged.kernels.triton_rotary_store import rotate_and_store
 

@@ -1,7 +1,5 @@
 """The Triton store kernel writes what torch does, in Triton's interpreter where there is no GPU."""
 
-import os
-
 import pytest
 import torch
 
@@ -21,8 +19,6 @@ SHAPES = {
 
 @pytest.fixture(scope="module")
 def triton_store() -> StoreKernel:
-    if DEVICE.type == "cpu":
-        os.environ["TRITON_INTERPRET"] = "1"  # read when Triton is imported
     pytest.importorskip("triton", reason="comes only with the CUDA build of torch")
     from inference.model.paged.kernels.triton_store import store
 

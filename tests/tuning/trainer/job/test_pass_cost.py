@@ -1,6 +1,6 @@
 """The cost of passes against the multiplications that torch counts in them."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,11 +29,16 @@ NUM_TIMED, NUM_ROWS = 3, 24
 
 
 def attention_flops(query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    return int(CAUSAL_SHARE * sdpa_flop_count(query, key, value))
+    return int(CAUSAL_SHARE * sdpa_flop_count(query, *ungrouped(query, key, value)))
 
 
 def attention_backward_flops(gradient: Any, query: Any, key: Any, value: Any, *_: Any, **__: Any) -> int:
-    return int(CAUSAL_SHARE * sdpa_backward_flop_count(gradient, query, key, value))
+    return int(CAUSAL_SHARE * sdpa_backward_flop_count(gradient, query, *ungrouped(query, key, value)))
+
+
+def ungrouped(query: Sequence[int], *shapes: Sequence[int]) -> Iterator[Sequence[int]]:
+    """Shapes (B, H, T, D) with a head for each of the queries: torch 2.11 counts no others."""
+    return ((query[0], query[1], *shape[2:]) for shape in shapes)
 
 
 CPU_ATTENTION = {
