@@ -95,6 +95,7 @@ FEATURES = {
     "a router to save": ("mixtral", {}, {"target_modules": ATTENTION, "modules_to_save": ["gate"]}),
     "sliding windows": ("mistral", {}, {}),
     "encoder and decoder": ("t5", {}, {"target_modules": ["q", "k", "v", "o", "wi", "wo"]}),
+    "a vision tower too": ("gemma3", {}, {}),
     "recurrent states": ("jamba", {}, {"target_modules": ["q_proj", "in_proj", "out_proj", "up_proj"]}),
 }
 
@@ -132,7 +133,15 @@ def test_experts_of_several_adapters_answer_as_peft_in_other_runners(tmp_path: P
 
 @needs_fused
 @pytest.mark.parametrize(
-    "feature", ["rslora", "merged projections", "output layer", "biases of Qwen", "DoRA of Qwen"]
+    "feature",
+    [
+        "rslora",
+        "merged projections",
+        "output layer",
+        "biases of Qwen",
+        "DoRA of Qwen",
+        "a vision tower too",
+    ],
 )
 def test_native_code_computes_what_changes_matrices(tmp_path: Path, feature: str) -> None:
     """The answers are compared in test_a_feature_of_peft_answers_as_peft."""

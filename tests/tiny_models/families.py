@@ -190,7 +190,8 @@ LED = BART | {
     "max_decoder_position_embeddings": CONTEXT,
     "attention_window": 8,
 }
-# What the others lack: sinks, chunked attention, keys wider than values, shared layers, states beside keys.
+# What the others lack: sinks, chunked attention, keys wider than values, shared layers, states beside keys,
+# a vision tower.
 UNUSUAL: dict[str, dict[str, Any]] = {
     "gpt_oss": WINDOW | {"num_local_experts": 4, "layer_types": ["sliding_attention", "full_attention"]},
     "llama4_text": LLAMA
@@ -217,6 +218,19 @@ UNUSUAL: dict[str, dict[str, Any]] = {
         "expert_capacity": 64,
     },
     "led": LED,
+    "gemma3": {
+        "text_config": WINDOW | {"vocab_size": VOCAB},
+        "vision_config": {
+            "hidden_size": 32,
+            "intermediate_size": 64,
+            "num_hidden_layers": 1,
+            "num_attention_heads": 2,
+            "image_size": 8,
+            "patch_size": 4,
+        },
+        "mm_tokens_per_image": 4,
+        "image_token_id": 0,
+    },
 }
 UNCACHED: dict[str, dict[str, Any]] = {
     "openai-gpt": GPT2,

@@ -5,7 +5,7 @@ Knows the runners and which memory of theirs no sequence uses; not where the ada
 
 import logging
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -42,7 +42,8 @@ def try_adapter(runner: AdapterRunner, adapter: AdapterWeights) -> None:
 
     Finds out whether the adapter may share steps, and whether native code computes it. Raises UnusableAdapter
     if the model fails, if logits are not finite, if they equal the base's although the adapter has an effect,
-    and for a module that is never called.
+    and for a module of the decoder that is never called. Other modules that are never called, as those of a
+    vision tower, are left out.
     """
     scratch = scratch_runner(runner.model, runner.delta_runner)
     batch = trial_batch(scratch, ordinary_token_ids(runner.model)[:NUM_TOKENS])
@@ -54,8 +55,11 @@ def try_adapter(runner: AdapterRunner, adapter: AdapterWeights) -> None:
         raise UnusableAdapter(f"the outputs of {overflows[0]} with it are NaN or infinite")
     if not bool(logits.isfinite().all()):
         raise UnusableAdapter("the model's logits with it are NaN or infinite")
-    if name := uncalled_module(runner.modules.num_calls(adapter)):
+    uncalled = uncalled_modules(runner.modules.num_calls(adapter))
+    decoder = decoder_name(runner.model)
+    if name := next((name for name in uncalled if f".{name}".startswith(decoder)), ""):
         raise UnusableAdapter(f"the model never calls {name}: its weights would have no effect")
+    leave_out(runner, adapter, uncalled)
     if adapter.has_effect and torch.equal(base, logits):
         raise UnusableAdapter("the model computes the same logits with it as without it")
     adapter.unbatched = runner.modules.has_other_inputs(adapter)
@@ -110,10 +114,26 @@ def try_native(runner: AdapterRunner, adapter: AdapterWeights, *expected: tuple[
     log.warning("adapter number=%d: native code has error %.0e: torch computes it", adapter.number, error)
 
 
-def uncalled_module(num_calls: Mapping[str, int]) -> str:
-    """The first module that was never called, and whose equals in other layers were not either; or empty."""
+def uncalled_modules(num_calls: Mapping[str, int]) -> list[str]:
+    """The modules that were never called, and whose equals in other layers were not either."""
     called = {re.sub(r"\d+", "*", name) for name, count in num_calls.items() if count}
-    return next((name for name in num_calls if re.sub(r"\d+", "*", name) not in called), "")
+    return [name for name in num_calls if re.sub(r"\d+", "*", name) not in called]
+
+
+def decoder_name(model: Any) -> str:
+    """The name of the module that computes text, after a dot; empty if that is the model itself."""
+    decoder = model.get_decoder()
+    return next((f".{name}." for name, module in model.named_modules() if name and module is decoder), "")
+
+
+def leave_out(runner: AdapterRunner, adapter: AdapterWeights, names: Collection[str]) -> None:
+    """Forget what the adapter changes in modules that no text passes, such as a vision tower."""
+    if not names:
+        return
+    log.info("adapter number=%d: %d modules compute no text: %s …", adapter.number, len(names), min(names))
+    runner.modules.remove(adapter)
+    adapter.deltas = {name: delta for name, delta in adapter.deltas.items() if name not in names}
+    runner.modules.add(adapter)
 
 
 def scratch_runner(model: Any, runner: Runner) -> Runner:
