@@ -5,10 +5,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 
 from inference.errors import BadRequest
-from inference.model.load.tokenizer import read_chat_template, replace_settings
+from inference.model.load.tokenizer import open_tokenizer, read_chat_template, replace_settings
 from tests.tiny_models import tiny
+
+TEXTS = ("the quick brown fox jumps over the lazy dog", "ça va 東京", "one, two, three: 1 2 3")
 
 
 def replace_in(folder: Path, settings: Any) -> Any:
@@ -21,6 +24,21 @@ def replace_in(folder: Path, settings: Any) -> Any:
 
 def render(tokenizer: Any) -> str:
     return tokenizer.apply_chat_template([{"role": "user", "content": "hi"}], tokenize=False)
+
+
+def test_a_sentencepiece_model_alone_is_a_tokenizer(tmp_path: Path) -> None:
+    """As in google/mt5-base. transformers reads it with the package protobuf."""
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(TEXTS * 10),
+        model_prefix=str(tmp_path / "tokenizer"),
+        model_type="bpe",
+        vocab_size=340,
+        byte_fallback=True,
+        minloglevel=2,
+    )
+    (tmp_path / "config.json").write_text('{"model_type": "llama"}')
+    tokenizer = open_tokenizer(tmp_path, trust_remote_code=False)
+    assert tokenizer.decode(tokenizer.encode(TEXTS[0]), skip_special_tokens=True) == TEXTS[0]
 
 
 def test_the_chat_template_is_replaced(tmp_path: Path) -> None:
