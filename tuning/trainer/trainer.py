@@ -17,7 +17,8 @@ from torch import Tensor, nn
 
 from inference.errors import BadRequest, NotFound
 from tuning.trainer.base_model import BaseModel, check_packing
-from tuning.trainer.datum import Datum, check_datum
+from tuning.trainer.check_datum import check_datum
+from tuning.trainer.datum import Datum
 from tuning.trainer.durable_files import write_tensors
 from tuning.trainer.full_weights import FullWeights
 from tuning.trainer.lora import LoraOptions, PeftAdapters, read_config
@@ -262,15 +263,7 @@ class Trainer:
                 "data", f"must have a multiple of {loss.group_size} items, and one at least", len(data)
             )
         for index, datum in enumerate(data):
-            check_datum(
-                datum,
-                index,
-                names=loss.inputs,
-                optional=loss.absent,
-                candidates=loss.candidates,
-                vocab_size=self.base.vocab_size,
-                context=self.base.context,
-            )
+            check_datum(datum, index, loss, self.base.vocab_size, self.base.context)
 
     def _target_logprobs(self, output: Any, targets: Targets) -> tuple[Tensor, Tensor]:
         hidden = output.last_hidden_state.flatten(0, 1)[targets.positions]  # (P, H)

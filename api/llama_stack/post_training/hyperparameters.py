@@ -28,6 +28,12 @@ BY_TYPE: dict[str | None, dict[str, Any]] = {"LoRA": ADAPTER, "Full": FULL}
 LOSS_TYPES = ("sigmoid", "hinge", "ipo")
 FORMER_DPO_FIELDS = ("reward_scale", "reward_clip", "epsilon", "gamma")
 OFFLOADING = ("enable_activation_offloading", "fsdp_cpu_offload", "memory_efficient_fsdp_wrap")
+# Fields of a request without an effect, and what there is instead.
+WITHOUT_EFFECT = {
+    "hyperparam_search_config": "",
+    "logger_config": "",
+    "checkpoint_dir": ": checkpoints answer by their names, which artifacts list",
+}
 
 
 def adapter_hyperparameters(body: PostTrainingRequest) -> dict[str, Any]:
@@ -161,12 +167,9 @@ def notes(body: PostTrainingRequest) -> Iterator[str]:
         yield f"dtype {training.dtype} has no effect: the base has the dtype in which it is served."
     if optimizer.lr_min:
         yield "lr_min has no effect: the learning rate falls to 0."
-    if body.hyperparam_search_config:
-        yield "hyperparam_search_config has no effect."
-    if body.logger_config:
-        yield "logger_config has no effect."
-    if body.checkpoint_dir:
-        yield "checkpoint_dir has no effect: checkpoints answer by their names, which artifacts list."
+    for name, reason in WITHOUT_EFFECT.items():
+        if getattr(body, name):
+            yield f"{name} has no effect{reason}."
 
 
 def _without_nulls(values: dict[str, Any]) -> dict[str, Any]:
