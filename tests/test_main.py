@@ -15,10 +15,11 @@ import requests
 import torch
 
 import main
+from scripts.loopback import free_port
 from tests.fakes import fake_hub
 from tests.servers.certificate import make_certificate
 from tests.servers.forked_main import ForkedMain
-from tests.servers.main_process import OURS, ROOT, TIMEOUT_S, free_port, wait_for
+from tests.servers.main_process import OURS, ROOT, TIMEOUT_S, wait_for
 from tests.tiny_models import tiny
 
 MainProcess = subprocess.Popen[bytes] | ForkedMain

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 import requests
 
+from scripts.loopback import free_port
 from tests.clients.environments import python, run_driver
-from tests.servers.serving import free_port, wait_until_ready
+from tests.servers.serving import wait_until_ready
 
 pytestmark = pytest.mark.slow
 

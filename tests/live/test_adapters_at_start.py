@@ -10,8 +10,9 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
+from scripts.loopback import free_port
 from tests.lora.demo_adapter import save_adapter
-from tests.servers.serving import ROOT, free_port
+from tests.servers.serving import ROOT
 
 pytestmark = pytest.mark.slow
 

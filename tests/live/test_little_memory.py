@@ -9,7 +9,8 @@ from contextlib import contextmanager
 import pytest
 import requests
 
-from tests.servers.main_process import OURS, ROOT, TIMEOUT_S, free_port, wait_for
+from scripts.loopback import free_port
+from tests.servers.main_process import OURS, ROOT, TIMEOUT_S, wait_for
 
 pytestmark = [
     pytest.mark.slow,

@@ -15,10 +15,11 @@ from pathlib import Path
 import pytest
 import requests
 
+from scripts.loopback import free_port
 from settings.flags import parse
 from settings.sources import KNOWN_NAMES, read_sources, resolve
 from tests.servers.forked_main import ForkedMain
-from tests.servers.serving import ROOT, free_port, wait_until_ready
+from tests.servers.serving import ROOT, wait_until_ready
 from tests.tiny_models import tiny
 
 CONTEXT = 2048

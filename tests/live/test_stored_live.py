@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import requests
 
+from scripts.loopback import free_port
 from tests.servers.forked_main import ForkedMain
-from tests.servers.serving import ServerProcess, free_port, serving, wait_until_ready
+from tests.servers.serving import ServerProcess, serving, wait_until_ready
 
 pytestmark = pytest.mark.slow
 

@@ -1,7 +1,6 @@
 """main.py as a process: its environment, a free port, and the wait until it answers."""
 
 import os
-import socket
 import subprocess
 import time
 from pathlib import Path
@@ -14,12 +13,6 @@ from tests.servers.forked_main import ForkedMain
 ROOT = Path(__file__).parents[2]
 TIMEOUT_S = 120
 OURS = {name: value for name, value in os.environ.items() if name not in KNOWN_NAMES}
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_for(process: subprocess.Popen | ForkedMain, url: str, certificate: str = "") -> None:

@@ -1,7 +1,6 @@
 """The real server in a separate process, for tests that use it as clients do."""
 
 import os
-import socket
 import subprocess
 import sys
 import time
@@ -13,6 +12,7 @@ from pathlib import Path
 import psutil
 import requests
 
+from scripts.loopback import free_port
 from tests.servers.forked_main import ForkedMain
 
 ROOT = Path(__file__).parents[2]
@@ -63,12 +63,6 @@ def serving(*flags: str, model: str = "models/demo") -> Iterator[ServerProcess]:
     finally:
         process.terminate()
         process.wait(timeout=60)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def wait_until_ready(url: str, process: subprocess.Popen | ForkedMain, path: str = "/health/ready") -> None:

@@ -20,6 +20,7 @@ from inference.sampling import Sampling
 from inference.structured_output import GrammarChecker, GrammarCompiler
 from inference.types import Constraint
 from tests.engine.generation_requests import make_request
+from tests.engine.sequences import RefusingSink
 from tests.structured_output.conftest import RandomWriter, allowed_ids, make_tokenizer
 from tests.structured_output.costly_schemas import combined_patterns
 
@@ -268,11 +269,6 @@ def new_sequence(writer: RandomWriter, constraint: Constraint | None, seed: int)
     matcher = writer.compiler.compile(constraint) if constraint else None
     request = make_request((1,), 999, Sampling(), stop_token_ids=writer.ends, seed=seed)
     return Sequence(seed, request, RefusingSink(), [1], matcher=matcher)
-
-
-class RefusingSink:
-    def put(self, output: object) -> None:
-        raise AssertionError("nothing is sent in these tests")
 
 
 def finished_text(writer: RandomWriter, row: Sequence) -> str | None:

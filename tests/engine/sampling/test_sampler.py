@@ -22,15 +22,10 @@ from inference.engine.sampling.sampler import (
 )
 from inference.engine.sequence import Matcher, PromptLogprob, Sequence
 from inference.sampling import PenaltyWindow, Sampling, Watermark
-from tests.engine.generation_requests import make_request
+from tests.engine import sequences
 
 WIDTH = 500
 GREEDY = Sampling(greedy=True)
-
-
-class RefusingSink:
-    def put(self, output: object) -> None:
-        raise AssertionError("nothing is sent in these tests")
 
 
 class AllowListed:
@@ -55,11 +50,7 @@ def make_sequence(
     matcher: Matcher | None = None,
     **fields: object,
 ) -> Sequence:
-    seq = Sequence(
-        0, make_request((1, 2, 3), 100, sampling, **fields), RefusingSink(), [1, 2, 3], matcher=matcher
-    )
-    seq.token_ids += output_token_ids
-    return seq
+    return sequences.make_sequence([1, 2, 3], [*output_token_ids], sampling, matcher, **fields)
 
 
 def some_logits(rows: int, width: int = WIDTH, seed: int = 0) -> torch.Tensor:

@@ -13,6 +13,7 @@ from inference.native import sampling
 from inference.native.library import OFF, SETTING, library
 from inference.sampling import Sampling
 from tests.engine.generation_requests import make_request
+from tests.engine.sequences import RefusingSink
 
 WIDTH = 3_000
 SHAPES = (
@@ -31,11 +32,6 @@ SHAPES = (
     Sampling(typical_p=0.4),
 )
 Draws = Callable[[Tensor, list[Sequence]], list[SampledToken]]
-
-
-class RefusingSink:
-    def put(self, output: object) -> None:
-        raise AssertionError("nothing is sent in these tests")
 
 
 @pytest.fixture

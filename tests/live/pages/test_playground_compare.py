@@ -7,10 +7,11 @@ import pytest
 from selenium.webdriver import Chrome
 from selenium.webdriver.support.ui import Select
 
+from scripts.loopback import free_port
 from tests.live.pages.browser_page import Page, visit
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, running_loop, start
 from tests.remote.openai_chunks import text_chunk
-from tests.servers.serving import ServerProcess, free_port, serving
+from tests.servers.serving import ServerProcess, serving
 
 pytestmark = pytest.mark.slow
 
