@@ -3,7 +3,7 @@
 import { byId, h } from "../../playground/views/dom.js";
 
 const METHODS = ["supervised", "dpo", "orpo", "kto"];
-const FINETUNING_TYPES = { lora: "an adapter (LoRA)", full: "all weights" };
+const FINETUNING_TYPES = { lora: "LoRA adapter", full: "all weights" };
 const NUMBERS = {
   n_epochs: ["Epochs", "1"],
   batch_size: ["Batch size", "1"],

@@ -129,7 +129,7 @@ def test_rows_to_evaluate_on_are_chosen_and_removed(
 @pytest.mark.parametrize(
     ("method", "trains", "hyperparameters"),
     [
-        ("kto", "an adapter (LoRA)", {"finetuning_type": "lora", "lora_rank": 8}),
+        ("kto", "LoRA adapter", {"finetuning_type": "lora", "lora_rank": 8}),
         ("dpo", "all weights", {"finetuning_type": "full"}),
     ],
 )
