@@ -29,7 +29,9 @@ PARAMETER = re.compile(r"<(?:\w+:)?(\w+)>")
 SOURCE = re.compile(r"`((?:api|checks|hub|inference|models|scripts|settings|tests)/[\w./-]*|\w+\.py)`")
 MODULE = re.compile(r"python -m (scripts[\w.]*)")
 CELL_END = re.compile(r"(?<!\\)\|")
+SECTION = re.compile(r"^## (.+)$", re.MULTILINE)
 MAX_README_LINES = 200
+LONG_PAGE_LINES = 400
 
 
 def relative_path(path: Path) -> str:
@@ -95,6 +97,16 @@ def test_every_image_is_shown_on_a_page() -> None:
 
 def test_the_readme_is_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= MAX_README_LINES
+
+
+def test_a_long_page_lists_its_sections() -> None:
+    texts = [page.read_text() for page in DOCS.rglob("*.md")]
+    long_texts = [text for text in texts if len(text.splitlines()) > LONG_PAGE_LINES]
+    assert long_texts
+    for text in long_texts:
+        assert [f"#{make_anchor(each)}" for each in SECTION.findall(text)] == LINK.findall(
+            text.split("\n## ")[0]
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=relative_path)

@@ -4,7 +4,7 @@ Runs on the event loop. Knows ResponseBody and ASGI's `send`. The bridge reports
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterable
 from typing import Any
 
 from api.response import ResponseBody
@@ -98,5 +98,5 @@ class ResponseSender:
         }
 
 
-def encode_headers(headers: Any) -> Headers:
+def encode_headers(headers: Iterable[tuple[str, str]]) -> Headers:
     return [(name.lower().encode("latin1"), value.encode("latin1")) for name, value in headers]

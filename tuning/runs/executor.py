@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from inference.database import Database, StoreFailed
 from inference.errors import BadRequest, Internal, NotFound, ServerError, named_error
@@ -25,6 +24,7 @@ from tuning.runs.resident_runs import ResidentRuns
 from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, change, latest, require
 from tuning.runs.trainer_process import Interrupted
 from tuning.runs.types import (
+    CheckpointKind,
     CreateRun,
     Failure,
     ForwardBackward,
@@ -225,7 +225,7 @@ class RunExecutor:
         started: RunInfo = self._database.run(require, RUN_INFOS, run.id)
         return started
 
-    def _save(self, run: RunInfo, kind: Any, *, with_optimizer: bool) -> Path:
+    def _save(self, run: RunInfo, kind: CheckpointKind, *, with_optimizer: bool) -> Path:
         folder = self._checkpoints.new_folder(run, kind)
         self.residents.call(run, "save", folder=str(folder), with_optimizer=with_optimizer)
         return folder
