@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from inference.errors import BadRequest, NotFound
+from inference.finding import format_size
 from tests.tuning.runs.conftest import RunClient, RunServers, make_options, wait_for
 from tests.tuning.runs.passes import DATA, FORWARD, PASS, STEP, loss
 from tuning.runs import scheduler
@@ -196,4 +197,5 @@ def test_runs_share_the_memory_of_what_waits_for_missing_requests(
         client.call(run_id, PASS)
     results = [wait_for(promise) for promise in promises]
     failures = [result.message for result in results if isinstance(result, Failure)]
-    assert failures == [f"{size} bytes would wait for seq_id 1, at most {size // 2} bytes may: send it first"]
+    waiting, limit = format_size(size), format_size(size // 2)
+    assert failures == [f"{waiting} would wait for seq_id 1, at most {limit} may: send it first"]
