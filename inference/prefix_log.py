@@ -38,7 +38,7 @@ class PrefixLog:
     def read(self, after: int) -> tuple[int, list[Sequence[int]]]:
         """The number of the last prompt, and the hashes of those after number `after`, oldest first.
 
-        Those that are kept, if `after` is not a number of this log: the server was restarted.
+        All hashes in the log if `after` is not a number of this log: the server was restarted.
         """
         self._followed_until = self._clock() + FOLLOWED_S
         with self._lock:

@@ -1,7 +1,7 @@
 """Builds the model's input: the whole preamble, and as much of the end of the prompt as fits.
 
 Knows a Backend's tokenizer and the rules of truncation. Special tokens are removed from texts in both
-directions. Those that the tokenizer adds are counted with the preamble, which is never truncated.
+directions. Special tokens that the tokenizer adds are counted with the preamble, which is never truncated.
 """
 
 from collections.abc import Iterator, Sequence

@@ -180,7 +180,7 @@ class ModelLoader:
     async def _let_leave(self, departures: Departures[ManagedModel], incoming: ManagedModel) -> None:
         """The idle ones leave; busy ones take no new requests once `incoming` has waited long enough.
 
-        Those that sleep already are unloaded last: the busy ones may end in another order than expected.
+        Sleeping models are unloaded last: the busy ones may end in another order than expected.
         """
         due_in_s = []
         awake = [model for model in departures.leaving if not model.is_asleep]

@@ -22,7 +22,7 @@ AnswerSettings = Mapping[str, str]  # the values by their keys; empty: the serve
 
 
 def answer_settings(metadata: Any) -> AnswerSettings:
-    """Those of a model's metadata."""
+    """The settings that a model's metadata states."""
     known = metadata if isinstance(metadata, Mapping) else {}
     return {key: known[key] for key in SETTING_OF_KEY if isinstance(known.get(key), str)}
 

@@ -14,7 +14,7 @@ from tuning.runs.types import SamplingSession, UnfetchedSample
 
 
 class PendingSamples:
-    """Those of all sampling sessions. clone: the number of a session's client, from 0."""
+    """The pending samples of all sampling sessions. clone: the number of a session's client, from 0."""
 
     def __init__(self, database: Database) -> None:
         self._database = database

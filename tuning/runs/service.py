@@ -223,7 +223,7 @@ class TrainingRuns:
         return self._database.run(latest, SAMPLERS, session_id)
 
     def runs(self, session_id: str | None = None) -> list[RunInfo]:
-        """Those of a session, or all; newest first."""
+        """The runs of a session, or of all sessions; newest first."""
         return self._database.run(latest, RUN_INFOS, session_id)
 
     def run(self, run_id: str) -> RunInfo:
@@ -238,7 +238,7 @@ class TrainingRuns:
         return run
 
     def checkpoints(self, run_id: str | None = None) -> list[RunCheckpoint]:
-        """Those of a run, or all; newest first."""
+        """The checkpoints of a run, or of all runs; newest first."""
         return self._database.run(latest, RUN_CHECKPOINTS, run_id)
 
     def checkpoint(self, path: str) -> RunCheckpoint:

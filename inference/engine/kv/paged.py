@@ -192,7 +192,7 @@ class PagedKVCacheManager:
         return max(num_pages, min(num_pages + extra, sequence.max_pages))
 
     def _pages_in_flight(self, sequence: Sequence, pages: list[int]) -> list[int]:
-        """Those of the sequence's pages that steps in flight write.
+        """The sequence's pages that steps in flight write.
 
         No other sequence lists them: they are not registered.
         """

@@ -132,7 +132,7 @@ DEFAULTS = Sampling()
 def requested_processors(
     sequence: Sequence, processors: Iterable[LogitsProcessor]
 ) -> tuple[LogitsProcessor, ...]:
-    """Those of the processors that the request asks for, in order."""
+    """The processors that the request asks for, in order."""
     sampling, requested = sequence.request.sampling, []
     for processor in processors:
         is_requested = not processor.fields
