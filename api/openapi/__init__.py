@@ -17,8 +17,8 @@ from inference.models import Models
 from settings.groups import ServerSettings
 
 DESCRIPTION = (
-    "One model, served with these APIs: OpenAI (with vLLM's extensions), Llama Stack, Text Generation "
-    "Inference and Neodim. This document is generated from the code of the routes."
+    "Models served with these APIs: OpenAI (with vLLM's extensions), Llama Stack, Text Generation Inference, "
+    "Neodim and Tinker. This document is generated from the code of the routes."
 )
 TAGS = {
     "openai": Tag(

@@ -38,6 +38,7 @@ class Schemas:
         self._schemas = list(schemas)
         for struct in find_structs(self._types):
             describe_fields(self.components[struct.__name__], struct)
+            order_fields(self.components[struct.__name__], struct)
 
     def schema_of(self, type: Any) -> Json:
         schemas = [self._schemas[self._types.index(one)] for one in union_members(type)]
@@ -78,6 +79,19 @@ def describe_fields(schema: Json, struct: type[msgspec.Struct]) -> None:
             properties[name]["description"] = meaning
     if "description" in schema:
         schema["description"] = text
+
+
+def order_fields(schema: Json, struct: type[msgspec.Struct]) -> None:
+    """Put required fields first, then those of the struct itself before those of its bases."""
+    properties, required = schema.get("properties", {}), schema.get("required", ())
+    encoded = dict(zip(struct.__struct_fields__, struct.__struct_encode_fields__, strict=True))
+    declared = [
+        encoded.get(name) for each in struct.__mro__ for name in vars(each).get("__annotations__", ())
+    ]
+    tags = [name for name in properties if name not in declared]  # of a union: msgspec adds them
+    order = [*tags, *(name for name in declared if name in required), *declared]
+    if properties:
+        schema["properties"] = {name: properties[name] for name in order if name in properties}
 
 
 def split_docstring(docstring: str, field_names: Collection[str]) -> tuple[str, dict[str, str]]:

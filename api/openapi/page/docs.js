@@ -1,6 +1,6 @@
 // The page /docs: one section for each tag of openapi.json, one collapsible entry for each route.
 
-import { element, fields, kind } from "./schema.js";
+import { element, fields, kind, prose } from "./schema.js";
 
 const document_ = await (await fetch("openapi.json")).json();
 const routes = Object.entries(document_.paths).flatMap(([path, methods]) =>
@@ -22,7 +22,7 @@ function slug(text) {
 function section(tag) {
   const tagged = routes.filter((route) => route.tags.includes(tag.name));
   const heading = element("h2", { id: slug(tag.name) }, [tag.name]);
-  return element("section", {}, [heading, element("p", {}, [tag.description]), ...tagged.map(entry)]);
+  return element("section", {}, [heading, element("p", {}, prose(tag.description)), ...tagged.map(entry)]);
 }
 
 /** A collapsed entry for a route; its details are rendered when it is first opened. */
@@ -39,9 +39,9 @@ function entry(route) {
 
 function contents(route) {
   const children = [];
-  if (route.description) children.push(element("p", {}, [route.description]));
+  if (route.description) children.push(element("p", {}, prose(route.description)));
   for (const parameter of route.parameters) {
-    children.push(element("p", {}, [element("code", {}, [parameter.name]), ` in the ${parameter.in}. `, parameter.description ?? ""]));
+    children.push(element("p", {}, [element("code", {}, [parameter.name]), ` in the ${parameter.in}. `, ...prose(parameter.description ?? "")]));
   }
   const body = route.requestBody?.content["application/json"].schema;
   if (body) children.push(element("h3", {}, ["Request body"]), fields(body, document_), ...example(route));

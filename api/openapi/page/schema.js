@@ -10,12 +10,17 @@ export function element(name, attributes, children) {
   return node;
 }
 
+/** The parts of a description: those between backticks are code. */
+export function prose(text) {
+  return text.split("`").map((part, index) => (index % 2 ? element("code", {}, [part]) : part));
+}
+
 /** A list of the fields of `schema`; empty if it has none. */
 export function fields(schema, root, depth = 0) {
   const list = element("dl", {}, []);
   if (depth > MAX_DEPTH) return list;
   for (const object of objects(schema, root)) {
-    if (object.description) list.append(element("dd", { class: "about" }, [object.description]));
+    if (object.description) list.append(element("dd", { class: "about" }, prose(object.description)));
     for (const [name, field] of Object.entries(object.properties ?? {})) {
       list.append(...fieldEntry(name, field, (object.required ?? []).includes(name), root, depth));
     }
@@ -28,7 +33,7 @@ function fieldEntry(name, field, isRequired, root, depth) {
   if (isRequired) head.push(" ", element("span", { class: "required" }, ["required"]));
   else if (field.default !== undefined && field.default !== null) head.push(" ", element("span", { class: "type" }, [`= ${JSON.stringify(field.default)}`]));
   const lines = [element("dt", {}, head)];
-  if (field.description) lines.push(element("dd", {}, [field.description]));
+  if (field.description) lines.push(element("dd", {}, prose(field.description)));
   if (objects(field, root).length) {
     const inner = element("details", {}, [element("summary", {}, ["fields"])]);
     inner.addEventListener("toggle", () => inner.children.length < 2 && inner.append(fields(field, root, depth + 1)));

@@ -81,6 +81,12 @@ def test_routes_that_only_refuse_come_last(document: dict[str, Any]) -> None:
     assert refuses == [route["tags"] == ["Not supported"] for route in routes]
 
 
+def test_required_fields_come_first_and_shared_ones_last(document: dict[str, Any]) -> None:
+    names = list(document["components"]["schemas"]["ChatCompletionRequest"]["properties"])
+    places = [names.index(name) for name in ("messages", "tools", "temperature", "guided_json")]
+    assert places == sorted(places) and places[0] == 0
+
+
 def test_every_tag_has_a_description(document: dict[str, Any]) -> None:
     assert all(tag["description"] for tag in document["tags"])
 
