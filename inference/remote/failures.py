@@ -10,6 +10,9 @@ from inference.errors import BadRequest, Overloaded, ServerError, TooLarge, TooL
 from inference.untrusted_json import decode_json
 
 MAX_MESSAGE_CHARS = 300
+MAX_READ_CHARS = (
+    4096  # of a message, which may have the size of an answer; addresses and keys in it are removed
+)
 MIN_RETRY_AFTER_S, MAX_RETRY_AFTER_S, DEFAULT_RETRY_AFTER_S = 1.0, 60.0, 5.0
 RETRIED_STATUSES = frozenset({408, 409, 425, 429, 500, 502, 503, 504, 529})
 REFUSING_STATUSES = frozenset({401, 403, 404, 405})
@@ -22,7 +25,7 @@ TOO_LONG_PHRASES = (
     "exceeds the available context",
     "longer than the model's context length",  # SGLang
 )
-ADDRESS_OR_KEY = re.compile(r"\w+://\S+|\b(?:sk|hf|gsk|xai)[-_][\w-]{6,}|(?i:bearer)\s+\S+")
+ADDRESS_OR_KEY = re.compile(r"\b\w+://\S+|\b(?:sk|hf|gsk|xai)[-_][\w-]{6,}|(?i:bearer)\s+\S+")
 CONTROL_CHARS = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]+")
 
 
@@ -152,7 +155,7 @@ def message_in(body: bytes) -> str:
 
 def clean(message: str) -> str:
     """The message on one line, cut to MAX_MESSAGE_CHARS, without addresses, keys and control characters."""
-    message = CONTROL_CHARS.sub(" ", ADDRESS_OR_KEY.sub("…", message)).strip()
+    message = CONTROL_CHARS.sub(" ", ADDRESS_OR_KEY.sub("…", message[:MAX_READ_CHARS])).strip()
     return message if len(message) <= MAX_MESSAGE_CHARS else f"{message[:MAX_MESSAGE_CHARS]}…"
 
 
