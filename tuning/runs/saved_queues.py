@@ -4,12 +4,16 @@ One file of messages, written at the stop, and read and removed at the next star
 """
 
 import dataclasses
+import logging
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
+from msgspec import MsgspecError
+from safetensors import SafetensorError
 
+from inference.errors import named_error
 from inference.struct_types import ready
 from tuning.runs.run_queue import RunQueue
 from tuning.runs.types import (
@@ -39,7 +43,10 @@ from tuning.trainer.messages import (
 REQUESTS = (CreateRun, ForwardBackward, OptimStep, SaveWeights, SaveForSampler, LoadWeights, RejectedRequest)
 RESULTS = (RunCreated, PassOutput, StepOutcome, WeightsSaved, WeightsLoaded, Failure)
 TYPES: Mapping[str, type] = {each.__name__: each for each in (*REQUESTS, *RESULTS)}
+DAMAGED = (ValueError, LookupError, TypeError, OverflowError, MemoryError, MsgspecError, SafetensorError)
 ARRAY_FIELDS = ("data", "logprobs")  # of ForwardBackward and PassOutput
+
+log = logging.getLogger(__name__)
 
 
 class SavedValue(NamedTuple):
@@ -64,12 +71,18 @@ def save_queues(file: Path, queues: Iterable[RunQueue]) -> None:
 
 
 def restore_queues(file: Path, queues: dict[str, RunQueue]) -> None:
-    """Give the queues what save_queues wrote, and remove the file: a later kill must not see it again."""
+    """Give the queues what save_queues wrote, and remove the file: a later kill must not see it again.
+
+    What follows a damaged place, as a power cut leaves one, is lost, and the log says so.
+    """
     if not file.exists():
         return
-    with file.open("rb") as stream:
-        while message := read_message(stream):
-            restore(to_value(message), queues)
+    try:
+        with file.open("rb") as stream:
+            while message := read_message(stream):
+                restore(to_value(message), queues)
+    except DAMAGED as error:
+        log.warning("%s is damaged, requests and results after a stop are lost: %s", file, named_error(error))
     file.unlink()
 
 
