@@ -131,8 +131,10 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         if refusal := self._refusal_of_headers():
             raise RefusedHeaders(refusal)
         if not self.parser.should_upgrade():
+            is_old = self.parser.get_http_version() == "1.0"
+            self.expect_100_continue = self.expect_100_continue and not is_old  # RFC 9110, 10.1.1
             super().on_headers_complete()
-            if self.scope["http_version"] == "1.0":
+            if is_old:
                 end_with_connection(self.cycle)
 
     def _refusal_of_headers(self) -> Refusal | None:

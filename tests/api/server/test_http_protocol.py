@@ -180,6 +180,11 @@ def test_an_http_1_0_client_is_answered_and_closed(server: LiveServer) -> None:
     assert response.startswith(b"HTTP/1.1 200 ") and response.endswith(b'{"status":"OK"}')
 
 
+def test_an_http_1_0_client_gets_no_100_continue(server: LiveServer) -> None:
+    data = request("POST", "/say", b"{}", "Expect: 100-continue").replace(b"HTTP/1.1", b"HTTP/1.0")
+    assert server.exchange(data).startswith(b"HTTP/1.1 200 "), "it would take it for the response"
+
+
 def test_a_stream_to_an_http_1_0_client_has_no_chunks(server: LiveServer) -> None:
     data = request("POST", "/say", b'{"stream": "sse"}').replace(b"HTTP/1.1", b"HTTP/1.0")
     with server.connect(data) as connection:
