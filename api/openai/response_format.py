@@ -131,6 +131,9 @@ def _schema(response_format: ResponseFormat) -> Constraint:
 
 
 def _schema_or_any(schema: Any) -> Constraint:
+    """The schema true is any JSON; false is none, so no answer would satisfy it."""
+    if schema is False:
+        raise InvalidBody("the schema false allows no answer: send an object", "response_format")
     return (
         Constraint("json")
         if schema is None or isinstance(schema, bool)

@@ -254,6 +254,11 @@ def test_an_unsupported_field_is_refused(
         ),
         (CHATS, {"response_format": {"type": "yaml"}}, None),
         (CHATS, {"response_format": {"type": "json_schema"}}, "response_format.json_schema is required"),
+        (
+            CHATS,
+            {"response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": False}}},
+            "the schema false allows no answer: send an object",
+        ),
         (CHATS, {"response_format": {"type": "regex"}}, None),
         (RESPONSES, {"input": None}, None),
         (RESPONSES, {"input": []}, "input must hold at least one message"),

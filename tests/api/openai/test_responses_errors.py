@@ -32,6 +32,11 @@ def refused(client: FlaskClient, path: str = RESPONSES, **fields: Any) -> tuple[
             "text.format.schema",
             "text.format.schema is required",
         ),
+        (
+            {"text": {"format": {"type": "json_schema", "name": "x", "schema": False}}},
+            "text.format",
+            "the schema false allows no answer: send an object",
+        ),
         ({"truncation": "x"}, "truncation", "truncation must be one of auto, disabled, got 'x'"),
         ({"background": 0}, "background", "background must be `bool | null`, got `int`"),
         ({"top_p": 5}, "top_p", "top_p must be in (0, 1], got 5."),
