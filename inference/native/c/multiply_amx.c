@@ -153,13 +153,15 @@ ALWAYS const char *bytes_of(const char *weights, const int kind, char bytes[BYTE
 ALWAYS void add_integer_sums(const Block *block, const int kind, int group, int half, int rows, int panels,
                              const Sums ints, Sums sums)
 {
+    GroupScales scales[BLOCK_PANELS];
+    for (int p = 0; p < panels; p++)
+        scales[p] = scales_of(block, kind, group, half, p);
     for (int r = 0; r < rows; r++) {
         const Ints start = start_of(block, kind, r, group, half);
         for (int p = 0; p < panels; p++) {
             const Ints all = _mm512_add_epi32(words_load(ints[r] + p * PANEL), start);
             const Floats sum = floats_load(sums[r] + p * PANEL);
-            const GroupScales scales = scales_of(block, kind, group, half, p);
-            floats_store_some(sums[r] + p * PANEL, add_scaled(block, kind, sum, all, scales, group, half, r), PANEL);
+            floats_store_some(sums[r] + p * PANEL, add_scaled(block, kind, sum, all, scales[p], group, half, r), PANEL);
         }
     }
 }
