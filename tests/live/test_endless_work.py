@@ -21,7 +21,7 @@ pytestmark = pytest.mark.slow
 
 MAX_MEMORY = 8 << 30
 NUM_CLIENTS = 12
-# Of work that is checked for a second of CPU time, one after the other: each attack takes that many seconds.
+# An attack by work that is checked for a second of CPU time, one after the other, takes that many seconds.
 NUM_SLOW_CLIENTS = 4
 SLOW = ("schema", "embedded schema")
 MAX_TRIES = 3  # other processes of the machine may delay one
