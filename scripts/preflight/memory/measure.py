@@ -21,7 +21,7 @@ from scripts.bench.server import MODEL_NAME, ROOT, complete_all
 from scripts.loopback import HOST, free_port, wait_until_ready
 from scripts.preflight.memory.cases import MemoryCase
 
-READY_TIMEOUT_S, REPORT_TIMEOUT_S, POLL_S = 900, 20, 0.1  # a first start of 7 B takes 400 s of a busy machine
+READY_TIMEOUT_S, REPORT_TIMEOUT_S, POLL_S = 900, 20, 0.1  # a first start of 7 B took 391 s of a busy machine
 # An answer has EXTRA_ANSWER_TOKENS tokens, plus one for each STEP_TOKENS prompt tokens of the batch.
 # The first row therefore still decodes when the last prompt is prefilled.
 # The answer of an encoder-decoder model is as long as its prompt.
