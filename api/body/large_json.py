@@ -1,8 +1,7 @@
 """Large JSON bodies from untrusted clients: counted before they are parsed, and parsed quickly.
 
-A parser holds Python's interpreter lock until it ends, and every stream waits for it. Its time depends on how
-many values it creates, not on the bytes: the values are counted first, a slice at a time, without creating
-them.
+A parser holds Python's interpreter lock, and every stream waits for it. Its time depends on how many values
+it creates, not on the bytes: the values are counted first, a slice at a time, without creating them.
 """
 
 import re
@@ -13,6 +12,7 @@ import msgspec
 import numpy as np
 
 from api.body.long_strings import ByteRun, LongStrings
+from api.body.sliced_json import decode, end_of_slice, without_escapes
 from inference import untrusted_json
 from inference.errors import BadRequest, TooLarge
 from inference.process.memory.malloc import prefault_heap
@@ -63,7 +63,7 @@ def check_counts(data: bytes) -> JsonCounts:
     counts, num_quotes, num_escape_signs, start = [0] * len(LIMITS), 0, 0, 0
     runs: list[ByteRun] = []
     while start < len(data):
-        stop = end_of_slice(data, start)
+        stop = end_of_slice(data, start, SLICE_BYTES)
         if num_quotes % 2 and is_plain(data, start, stop):
             first = runs.pop().start if runs and runs[-1].stop == start else start
             runs.append(ByteRun(first, stop))
@@ -90,20 +90,6 @@ def is_plain(data: bytes, start: int, stop: int) -> bool:
     return int(np.frombuffer(data, np.uint8, stop - start, start).min()) >= FIRST_PLAIN
 
 
-def without_escapes(section: bytes) -> bytes:
-    """`section` without the escapes that contain a quote, or look as if they escaped one."""
-    return section.replace(rb"\\", b"").replace(rb"\"", b"") if BACKSLASH in section else section
-
-
-def end_of_slice(data: bytes, start: int) -> int:
-    """The end of the slice that begins at `start`: it does not part an escape from its character."""
-    stop = start + SLICE_BYTES
-    if stop >= len(data):
-        return len(data)
-    num_backslashes = SLICE_BYTES - len(data[start:stop].rstrip(BACKSLASH))
-    return stop - num_backslashes % 2
-
-
 def refuse_above(count: int, limit: int, what: str) -> None:
     if count > limit:
         raise TooLarge(f"the body has more than {limit} {what}: send several smaller requests")
@@ -119,9 +105,9 @@ def parse_large(data: bytes) -> Any:
     try:
         long_strings = LongStrings(data, runs)
         prefault_heap(len(long_strings.without_runs))
-        value = decode(long_strings.without_runs)
+        value = decode(long_strings.without_runs.removeprefix(BYTE_ORDER_MARK))
         if not long_strings.put_back(value):
-            value = decode(data)
+            value = decode(data.removeprefix(BYTE_ORDER_MARK))
     except UnicodeDecodeError:
         refuse("is not UTF-8")
     except RecursionError:
@@ -132,11 +118,6 @@ def parse_large(data: bytes) -> Any:
     if count_keys(value) < num_keys:
         refuse("repeats a key in one object")
     return value
-
-
-def decode(data: bytes) -> Any:
-    start = len(BYTE_ORDER_MARK) if data.startswith(BYTE_ORDER_MARK) else 0
-    return msgspec.json.decode(memoryview(data)[start:])
 
 
 def check_memory(num_bytes: int) -> None:
