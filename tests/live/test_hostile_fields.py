@@ -20,6 +20,7 @@ from tests.live.hostile import (
     send,
     undisturbed,
 )
+from tests.live.light_client import LightClient
 from tests.live.raw_bodies import RAW
 from tests.servers.serving import ServerProcess
 
@@ -56,7 +57,7 @@ def test_any_field_may_hold_anything(server: ServerProcess, name: str) -> None:
     another kind tests the same struct.
     """
     kind, stride = KINDS[name], stride_of(name)
-    with requests.Session() as client:
+    with LightClient(server) as client:
         for number, place in enumerate(places(kind.shape)):
             for value in VALUES[number % stride :: stride]:
                 check_response(send(client, server.url + kind.path, replace_at(kind.good, place, value)))
@@ -65,7 +66,7 @@ def test_any_field_may_hold_anything(server: ServerProcess, name: str) -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_any_field_may_hold_almost_json(server: ServerProcess, name: str) -> None:
     kind, mark, stride = KINDS[name], "in its place", stride_of(name)
-    with requests.Session() as client:
+    with LightClient(server) as client:
         for number, place in enumerate(places(kind.shape)):
             body = json.dumps(replace_at(kind.good, place, mark))
             for literal in LITERALS[number % stride :: stride]:
