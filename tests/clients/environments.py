@@ -39,6 +39,7 @@ LLAMA_STACK_DEPENDENCIES = (
 )
 # The clients since 0.2.13 declare Python 3.12, and run with 3.11 and these packages.
 LATER = ("--python-version=3.12", "--only-binary=:all:")
+PIP_OPTIONS = {"--python-version=3.12": "--ignore-requires-python"}  # pip's options for uv's
 
 # What the clients of Tinker and tinker-cookbook import. The cookbook's driver takes torch and transformers of
 # the server. The cookbook itself is installed alone: it declares a package for one family of models that
@@ -138,11 +139,12 @@ def create_environment(home: Path, *pins: str) -> None:
     where it reaches no package index, this process's pip installs.
     """
     venv.create(home, clear=True, symlinks=True)
-    options = ("--quiet", "--no-compile", "--target", packages_of(home), *pins)
-    uv, pip = ((sys.executable, "-m", *program) for program in (("uv", "pip"), ("pip",)))
-    python = ("--python", home / "bin/python")
-    if subprocess.run([*uv, "install", *python, *options]).returncode:
-        subprocess.run([*pip, *python, "install", *options], check=True)
+    interpreter = ("--python", home / "bin/python")
+    options = ("--quiet", "--no-compile", "--target", packages_of(home))
+    uv = [sys.executable, "-m", "uv", "pip", "install", *interpreter, *options, *pins]
+    if subprocess.run(uv).returncode:
+        pip = [sys.executable, "-m", "pip", *interpreter, "install", *options]
+        subprocess.run([*pip, *(PIP_OPTIONS.get(pin, pin) for pin in pins)], check=True)
 
 
 @cache

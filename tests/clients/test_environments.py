@@ -6,18 +6,19 @@ from pathlib import Path
 
 import pytest
 
-from tests.clients.environments import create_environment
+from tests.clients.environments import LATER, create_environment
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def wheel(tmp_path: Path) -> Path:
-    """A package without dependencies, whose module prints its file."""
+    """A package for later Pythons without dependencies, whose module prints its file."""
     path = tmp_path / "client-1.0-py3-none-any.whl"
     with zipfile.ZipFile(path, "w") as file:
         file.writestr("client.py", "print(__file__)")
-        file.writestr("client-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: client\nVersion: 1.0\n")
+        metadata = "Metadata-Version: 2.1\nName: client\nVersion: 1.0\nRequires-Python: >=3.12\n"
+        file.writestr("client-1.0.dist-info/METADATA", metadata)
         file.writestr("client-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nTag: py3-none-any\n")
         file.writestr("client-1.0.dist-info/RECORD", "")
     return path
@@ -29,7 +30,7 @@ def test_pip_installs_where_uv_fails(
 ) -> None:
     monkeypatch.setenv("UV_LINK_MODE", link_mode)
     home = tmp_path / "environment"
-    create_environment(home, str(wheel))
+    create_environment(home, "--no-deps", *LATER, str(wheel))
     output = subprocess.run([home / "bin/python", "-m", "client"], capture_output=True, text=True, check=True)
     assert output.stdout.startswith(str(home))
     [record] = home.rglob("client-1.0.dist-info/INSTALLER")
