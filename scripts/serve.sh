@@ -2,5 +2,6 @@
 # Runs setup.sh, then the server. Arguments go to main.py: scripts/serve.sh --port=9000
 set -euo pipefail
 home=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+. "$home/scripts/venv.sh"
 "$home/scripts/setup.sh"
-exec "$home/.venv/bin/python" "$home/main.py" "$@"
+exec "$home/$VENV_PYTHON" "$home/main.py" "$@"

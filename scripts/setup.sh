@@ -12,13 +12,14 @@ readonly NAME=setup OLDEST=3.11
 requirements=(requirements.txt "$@")
 
 . scripts/apt.sh
+. scripts/venv.sh
 fail() { say "$*"; exit 1; }
 
 # --- the machine --------------------------------------------------------------------------------------
 
 python_of_the_system() {
     local name
-    for name in python3 python3.13 python3.12 python3.11; do
+    for name in python3 python3.13 python3.12 python3.11 python; do
         if command -v "$name" >/dev/null && "$name" -c "import sys; sys.exit(sys.version_info < (${OLDEST/./, }))"
         then
             command -v "$name"
@@ -61,16 +62,16 @@ PYTHON
 uses_packages_of_the_machine() { grep -q 'include-system-site-packages = true' .venv/pyvenv.cfg; }
 
 has_environment() {
-    [ -x .venv/bin/python ] && .venv/bin/python -m pip --version >/dev/null 2>&1 || return 1
-    ! uses_packages_of_the_machine || has_torch .venv/bin/python
+    [ -x "$VENV_PYTHON" ] && "$VENV_PYTHON" -m pip --version >/dev/null 2>&1 || return 1
+    ! uses_packages_of_the_machine || has_torch "$VENV_PYTHON"
 }
 
 make_environment() {
     local python=$1 options=()
     has_torch "$python" && options=(--system-site-packages)
-    if ! "$python" -m venv --clear "${options[@]}" .venv >/dev/null 2>&1; then
+    if ! "$python" -m venv --clear ${options[@]+"${options[@]}"} .venv >/dev/null 2>&1; then
         apt_install python3-venv || fail "python3 -m venv does not work; install python3-venv, then run this again"
-        "$python" -m venv --clear "${options[@]}" .venv
+        "$python" -m venv --clear ${options[@]+"${options[@]}"} .venv
     fi
 }
 
@@ -80,16 +81,16 @@ make_environment() {
 pip_install() {
     local quiet=(--quiet)
     [ -t 1 ] && quiet=()
-    .venv/bin/python -m pip install "${quiet[@]}" --no-compile --disable-pip-version-check "$@"
+    "$VENV_PYTHON" -m pip install ${quiet[@]+"${quiet[@]}"} --no-compile --disable-pip-version-check "$@"
 }
 
 # Compiles the modules of .venv on all cores, where pip takes one. Some packages have files that are no Python.
-compile_packages() { .venv/bin/python -m compileall -q -q -j 0 .venv/lib || true; }
+compile_packages() { "$VENV_PYTHON" -m compileall -q -q -j 0 .venv/lib || true; }
 
 pinned_torch() { sed -n 's/^\(torch==[^ ;]*\).*/\1/p' requirements.txt; }
 
 is_installed() {
-    .venv/bin/python -c "import importlib.metadata as m, sys; name, version = sys.argv[1].split('==')
+    "$VENV_PYTHON" -c "import importlib.metadata as m, sys; name, version = sys.argv[1].split('==')
 sys.exit(m.version(name).split('+')[0] != version)" "$1" 2>/dev/null
 }
 
@@ -97,19 +98,19 @@ install_torch() {
     local torch choice build index options=() source="pip's own index"
     torch=$(pinned_torch)
     if is_installed "$torch"; then
-        if uses_gpu .venv/bin/python; then return; fi
+        if uses_gpu "$VENV_PYTHON"; then return; fi
         say "the installed build of $torch cannot use the GPU"
     fi
-    choice=$(.venv/bin/python -m checks.torch_build) || fail "$choice"
-    if is_installed "$torch"; then .venv/bin/python -m pip uninstall --quiet --yes torch; fi
+    choice=$("$VENV_PYTHON" -m checks.torch_build) || fail "$choice"
+    if is_installed "$torch"; then "$VENV_PYTHON" -m pip uninstall --quiet --yes torch; fi
     read -r build index <<<"$choice"
     [ -n "$index" ] && options=(--index-url "$index") source=TORCH_INDEX
     [ "$source" = TORCH_INDEX ] && [ "$index" != "$TORCH_INDEX" ] && source="TORCH_INDEX, with $build as its last part"
     say "$torch from $source; this machine runs the $build build"
-    pip_install "${options[@]}" "$torch" || fail "pip cannot install $torch from $source: check the address and the \
-network, then run this again"
-    say "installed: torch $(.venv/bin/python -c 'import importlib.metadata as m; print(m.version("torch"))')"
-    uses_gpu .venv/bin/python || say "this torch cannot use the GPU: set TORCH_INDEX to PyTorch's package index of \
+    pip_install ${options[@]+"${options[@]}"} "$torch" || fail "pip cannot install $torch from $source: check the \
+address and the network, then run this again"
+    say "installed: torch $("$VENV_PYTHON" -c 'import importlib.metadata as m; print(m.version("torch"))')"
+    uses_gpu "$VENV_PYTHON" || say "this torch cannot use the GPU: set TORCH_INDEX to PyTorch's package index of \
 $build builds, or CUDA_VISIBLE_DEVICES to nothing for the CPU, then run this again"
 }
 
@@ -117,7 +118,7 @@ install_packages() {
     local file arguments=()
     for file in "${requirements[@]}"; do arguments+=(-r "$file"); done
     if uses_packages_of_the_machine; then
-        say "using the machine's packages: $(machine_pins | paste -sd ' ')"
+        say "using the machine's packages: $(machine_pins | paste -sd ' ' -)"
         install_missing_packages
     else
         install_torch
@@ -128,13 +129,13 @@ this again"
 
 # The machine's torch and transformers as requirements: pip keeps them, and chooses only packages that fit them.
 machine_pins() {
-    .venv/bin/python -c 'import importlib.metadata as m
+    "$VENV_PYTHON" -c 'import importlib.metadata as m
 for name in ("torch", "transformers"): print(f"{name}=={m.version(name)}")'
 }
 
 # The requirements of standard input whose packages are missing.
 select_missing() {
-    .venv/bin/python -c 'import importlib.metadata as m, re, sys
+    "$VENV_PYTHON" -c 'import importlib.metadata as m, re, sys
 for line in sys.stdin:
     try: m.version(re.split("[][=<>; ]", line)[0].strip())
     except m.PackageNotFoundError: print(line, end="")'
@@ -142,10 +143,11 @@ for line in sys.stdin:
 
 # Installs the packages that are missing. A package that the machine already has is used in any version.
 install_missing_packages() {
-    local missing pins
-    mapfile -t missing < <(cat "${requirements[@]}" | grep -v -E '^(#|-r|$)' | select_missing)
+    local missing=() pins=() requirement
+    while IFS= read -r requirement; do missing+=("$requirement"); done \
+        < <(cat "${requirements[@]}" | grep -v -E '^(#|-r|$)' | select_missing)
     [ ${#missing[@]} -gt 0 ] || return 0
-    mapfile -t pins < <(machine_pins)
+    while IFS= read -r requirement; do pins+=("$requirement"); done < <(machine_pins)
     pip_install "${missing[@]}" "${pins[@]}" || fail "pip cannot install ${missing[*]} beside ${pins[*]}: check the \
 network, then run this again"
 }
@@ -156,8 +158,8 @@ network, then run this again"
 # need a C compiler and Python's headers while the server runs. The server also works without, so failure is not fatal.
 install_compiler() {
     local packages=()
-    if find_gpu .venv/bin/python >/dev/null; then
-        read -r -a packages < <(.venv/bin/python -m checks.triton_needs) || true
+    if find_gpu "$VENV_PYTHON" >/dev/null; then
+        read -r -a packages < <("$VENV_PYTHON" -m checks.triton_needs) || true
     elif ! command -v gcc >/dev/null && ! command -v cc >/dev/null; then
         packages=(gcc libc6-dev)
     fi
@@ -166,19 +168,19 @@ install_compiler() {
 slower: install them, then start the server"
 }
 
-build_library() { say "$(.venv/bin/python -m inference.native.build 2>&1 | tail -n 1)"; }
+build_library() { say "$("$VENV_PYTHON" -m inference.native.build 2>&1 | tail -n 1)"; }
 
 # --- the stamp ------------------------------------------------------------------------------------------
 
 # One stamp for each requirements file: a set-up for the tests also covers the server.
-stamp_of() { echo ".venv/installed-$(cat "$1" scripts/setup.sh | sha256sum | cut -c1-16)"; }
+stamp_of() { echo ".venv/installed-$(cat "$1" scripts/setup.sh | cksum | tr ' ' -)"; }
 
 # The stamp alone is not enough: the start sends users here when the machine's packages or its driver have changed.
 is_done() {
     local file
-    [ -x .venv/bin/python ] || return 1
+    [ -x "$VENV_PYTHON" ] || return 1
     for file in "${requirements[@]}"; do [ -e "$(stamp_of "$file")" ] || return 1; done
-    .venv/bin/python -m checks.versions && uses_gpu .venv/bin/python
+    "$VENV_PYTHON" -m checks.versions && uses_gpu "$VENV_PYTHON"
 }
 
 main() {

@@ -5,6 +5,7 @@
 # process loads torch. -n 0: a single process.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
+. scripts/venv.sh
 
 arguments=()
 for argument in "$@"; do
@@ -16,21 +17,22 @@ scripts/setup.sh requirements-dev.txt
 # Meanwhile, because it waits for the network: what only slow tests need.
 if [[ " ${arguments[*]-} " == *" --slow "* ]]; then
     scripts/install_test_tools.sh &
-    .venv/bin/python -m tests.clients.environments >/dev/null 2>&1 &
+    "$VENV_PYTHON" -m tests.clients.environments >/dev/null 2>&1 &
 fi
-.venv/bin/python -m ruff format --check .
-.venv/bin/python -m ruff check .
+"$VENV_PYTHON" -m ruff format --check .
+"$VENV_PYTHON" -m ruff check .
 # The tests start many processes; each would compile the project's modules again.
 unset PYTHONDONTWRITEBYTECODE
 # Compiled meanwhile: the C library (without a compiler, the tests that need it are skipped), and the tests, which
 # each process of pytest would compile.
-.venv/bin/python -m inference.native.build >/dev/null 2>&1 &
-.venv/bin/python -m pytest --collect-only "${arguments[@]}" >/dev/null 2>&1 &
-.venv/bin/python -m mypy
+"$VENV_PYTHON" -m inference.native.build >/dev/null 2>&1 &
+"$VENV_PYTHON" -m pytest --collect-only ${arguments[@]+"${arguments[@]}"} >/dev/null 2>&1 &
+"$VENV_PYTHON" -m mypy
 wait
-# Counted before OMP_NUM_THREADS is set, which nproc takes for the number of cores.
-workers=$(($(nproc) < 2 ? $(nproc) + 2 : 4))
+# Counted before OMP_NUM_THREADS is set, which nproc takes for the number of cores. macOS has no nproc.
+cores=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
+workers=$((cores < 2 ? cores + 2 : 4))
 # One torch thread per process, because the processes share the cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-exec .venv/bin/python -m pytest -n "$workers" --max-worker-restart 0 --dist loadfile --no-loadscope-reorder \
-    "${arguments[@]}"
+exec "$VENV_PYTHON" -m pytest -n "$workers" --max-worker-restart 0 --dist loadfile --no-loadscope-reorder \
+    ${arguments[@]+"${arguments[@]}"}

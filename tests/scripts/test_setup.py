@@ -17,6 +17,7 @@ ROOT = Path(__file__).parents[2]
 TOOLS = (
     "bash",
     "cat",
+    "cksum",
     "cp",
     "cut",
     "dirname",
@@ -25,10 +26,10 @@ TOOLS = (
     "paste",
     "rm",
     "sed",
-    "sha256sum",
     "sh",
     "tail",
     "touch",
+    "tr",
 )
 INDEX = "https://index.example/whl"
 H100 = "580.65.06, NVIDIA H100, 9.0"
@@ -120,7 +121,7 @@ class Sandbox:
 @pytest.fixture
 def sandbox(tmp_path: Path) -> Sandbox:
     repo = tmp_path / "repo"
-    for name in ("scripts/setup.sh", "scripts/apt.sh", "requirements.txt"):
+    for name in ("scripts/setup.sh", "scripts/apt.sh", "scripts/venv.sh", "requirements.txt"):
         (repo / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, repo / name)
     shutil.copytree(ROOT / "checks", repo / "checks", ignore=shutil.ignore_patterns("__pycache__"))

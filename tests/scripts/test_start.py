@@ -20,7 +20,7 @@ ARGUMENTS = [
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of the scripts, with programs in place of setup.sh and Python that print their arguments."""
-    for file in ("start.sh", "scripts/serve.sh"):
+    for file in ("start.sh", "scripts/serve.sh", "scripts/venv.sh"):
         (tmp_path / file).parent.mkdir(exist_ok=True)
         shutil.copy(ROOT / file, tmp_path / file)
     for file in ("scripts/setup.sh", ".venv/bin/python"):
