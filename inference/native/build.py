@@ -30,7 +30,6 @@ FLAGS = (
     "-O3",
     "-std=gnu11",
     "-fPIC",
-    "-fopenmp",
     "-fno-math-errno",
     "-fno-trapping-math",
     "-Wall",
@@ -38,6 +37,9 @@ FLAGS = (
 )
 # llama.cpp's bits: its build rounds each product before it is added.
 FLAGS_OF_SOURCES = {"gguf_quantize": ("-ffp-contract=off",)}
+# How the compiler of a system is told to use OpenMP, and torch's OpenMP library. Apple's needs a prefix.
+OPENMP = {"Linux": ("-fopenmp",), "Darwin": ("-Xpreprocessor", "-fopenmp")}
+OPENMP_LIBRARY = {"Linux": "libgomp*.so*", "Darwin": "libomp*.dylib"}
 COMPILE_TIMEOUT_S = 120
 OWNER_WRITES = 0o755
 
@@ -59,7 +61,7 @@ def build_library(level: Level) -> Path:
             with only_builder(folder), tempfile.TemporaryDirectory(dir=folder) as scratch:
                 if not is_built(library):
                     make_own(folder)
-                    compile_into(Path(scratch), compiler, level).rename(library)
+                    compile_into(Path(scratch), compiler, level).replace(library)
         except OSError as error:
             raise NativeUnavailable(f"the library cannot be written to {folder}: {error.strerror}") from error
     return library
@@ -125,6 +127,7 @@ def fingerprint(compiler: tuple[str, ...], level: Level) -> str:
         *compiler,
         run_command((*compiler, "--version")),
         *FLAGS,
+        *compile_openmp(),
         *level.flags,
         str(FLAGS_OF_SOURCES),
     ]
@@ -148,24 +151,35 @@ def compile_into(scratch: Path, compiler: tuple[str, ...], level: Level) -> Path
 
     def compile_one(source: Path) -> str:
         target = scratch / f"{source.stem}.o"
-        flags = (*FLAGS, *level.flags, *FLAGS_OF_SOURCES.get(source.stem, ()))
+        flags = (*FLAGS, *compile_openmp(), *level.flags, *FLAGS_OF_SOURCES.get(source.stem, ()))
         run_command((*compiler, *flags, "-c", str(source), "-o", str(target)))
         return str(target)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         objects = list(pool.map(compile_one, sources_of(level)))
     library = scratch / f"hearth_{level.name}.so"
-    run_command((*compiler, "-shared", *objects, "-o", str(library), *openmp_flags(), "-lm"))
+    run_command((*compiler, "-shared", *objects, "-o", str(library), *link_openmp(), "-lm"))
     library.chmod(OWNER_WRITES)
     return library
 
 
-def openmp_flags() -> tuple[str, ...]:
-    """The OpenMP library to link: the same file that torch loads, so that both share one thread team."""
-    folder = Path(torch.__file__).parent
-    places = (folder / "lib", folder.parent / "torch.libs")
-    libgomp = next((path for place in places for path in sorted(place.glob("libgomp*.so*"))), None)
-    return (str(libgomp),) if libgomp else ("-fopenmp",)
+def compile_openmp() -> tuple[str, ...]:
+    return OPENMP.get(platform.system(), OPENMP["Linux"])
+
+
+def link_openmp() -> tuple[str, ...]:
+    """The OpenMP library to link: the same file that torch loads, so that both share one thread team.
+
+    macOS finds it by its name in the folders that the library names (rpath).
+    """
+    folder, name = Path(torch.__file__).parent, OPENMP_LIBRARY.get(platform.system(), "")
+    places = (folder / "lib", folder.parent / "torch.libs") if name else ()
+    library = next((path for place in places for path in sorted(place.glob(name))), None)
+    if library is None:
+        return ("-fopenmp",)
+    return (
+        (str(library), f"-Wl,-rpath,{library.parent}") if platform.system() == "Darwin" else (str(library),)
+    )
 
 
 def run_command(command: tuple[str, ...]) -> str:

@@ -98,7 +98,7 @@ def first_value(path: Path, keys: Collection[str]) -> str:
     """The value of the first line with one of these keys; empty if there is none."""
     if not path.exists():
         return ""
-    with path.open() as lines:
+    with path.open(encoding="utf-8") as lines:
         pairs = (line.partition(":") for line in lines)
         return next((value.strip() for key, _, value in pairs if key.strip() in keys), "")
 

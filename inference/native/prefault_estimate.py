@@ -79,6 +79,6 @@ def iter_free_bytes() -> Iterator[int]:
     if not MEMINFO.exists():
         yield 0
         return
-    lines = dict(line.split(":", 1) for line in MEMINFO.read_text().splitlines())
+    lines = dict(line.split(":", 1) for line in MEMINFO.read_text("utf-8").splitlines())
     yield int(lines.get("MemAvailable", "0 kB").split()[0]) * 1024
     yield from (account.limit - account.used for account in memory_limits(CGROUP_ROOT, OWN_CGROUPS))

@@ -1,10 +1,12 @@
 """The library is compiled once into a cache, or the error gives the reason why not."""
 
 import logging
+import platform
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import torch
 
 from inference.native import build
 from inference.native.build import NativeUnavailable
@@ -113,3 +115,13 @@ def test_a_cache_that_cannot_be_written_is_a_reason(folder: Path) -> None:
     (folder / "cache").write_text("a file in its place")
     with pytest.raises(NativeUnavailable, match="cannot be written to"):
         build.build_library(PLAIN)
+
+
+def test_apples_compiler_links_torchs_openmp(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    library = tmp_path / "torch/lib/libomp.dylib"
+    library.parent.mkdir(parents=True)
+    library.touch()
+    monkeypatch.setattr(torch, "__file__", str(tmp_path / "torch/__init__.py"))
+    monkeypatch.setattr(platform, "system", lambda: "Darwin")
+    assert build.compile_openmp() == ("-Xpreprocessor", "-fopenmp")
+    assert build.link_openmp() == (str(library), f"-Wl,-rpath,{library.parent}")

@@ -2,9 +2,15 @@
 #define _GNU_SOURCE
 #include "team.h"
 
-#include <omp.h>
 #include <sched.h>
 #include <time.h>
+
+#if __has_include(<omp.h>)
+#include <omp.h>
+#else                                   /* Apple's compiler comes without it; torch has the library */
+int omp_get_num_threads(void);
+int omp_get_thread_num(void);
+#endif
 
 #ifdef __linux__
 #include <linux/futex.h>

@@ -97,7 +97,7 @@ def write_weight_file(
         with open(descriptor, "wb") as file, temporary.open("rb") as readable:
             offsets = write_content(file, header, blocks)
             os.fsync(file.fileno())
-            temporary.rename(path)
+            temporary.replace(path)
             places = list(zip(blocks, offsets, strict=True))
             replace_memory(readable.fileno(), places[len(tensors) :])
     except BaseException:
