@@ -45,7 +45,7 @@ def main(arguments: list[str]) -> int:
         setting_sources = (*read_sources(HOME, os.environ), command.flags)
         settings = resolve(setting_sources)
         if "--help" in command.actions:
-            print(help.help_text(settings, (HOME / "config.py").read_text()))
+            print(help.help_text(settings, (HOME / "config.py").read_text("utf-8")))
             return 0
         prepare_environment(settings)
         for warning in warnings(setting_sources):
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
 
 
 def version() -> str:
-    return str(tomllib.loads((HOME / "pyproject.toml").read_text())["project"]["version"])
+    return str(tomllib.loads((HOME / "pyproject.toml").read_text("utf-8"))["project"]["version"])
 
 
 def prepare_environment(settings: Settings) -> None:

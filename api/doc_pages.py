@@ -54,4 +54,4 @@ def make_llms_txt(home: Path) -> str:
 
 def read_text(path: Path) -> str:
     """The text of a file; empty if the file does not exist."""
-    return path.read_text() if path.is_file() else ""
+    return path.read_text("utf-8") if path.is_file() else ""

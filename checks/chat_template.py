@@ -113,9 +113,9 @@ def read_if_present(path: Path) -> dict[str, Any]:
 def read_template_files(folder: Path) -> Iterator[tuple[str, str]]:
     """The templates that are separate files, by name."""
     if (folder / TEMPLATE).is_file():
-        yield "default", (folder / TEMPLATE).read_text()
+        yield "default", (folder / TEMPLATE).read_text("utf-8")
         for file in sorted((folder / TEMPLATES).glob("*.jinja")):
-            yield file.stem, file.read_text()
+            yield file.stem, file.read_text("utf-8")
 
 
 def template_file(plan: Plan) -> str:

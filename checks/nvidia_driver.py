@@ -82,8 +82,8 @@ def parse_driver(output: str) -> Driver | None:
 def read_kernel_module(proc: Path) -> Driver | None:
     """The driver from the files of its kernel module; None without the module."""
     try:
-        match = re.search(r"Module.*?\s(\d+(?:\.\d+)+)", (proc / "version").read_text())
-        files = [path.read_text() for path in sorted(proc.glob("gpus/*/information"))]
+        match = re.search(r"Module.*?\s(\d+(?:\.\d+)+)", (proc / "version").read_text("utf-8"))
+        files = [path.read_text("utf-8") for path in sorted(proc.glob("gpus/*/information"))]
     except OSError:
         return None
     names = [model[1] for text in files if (model := re.search(r"Model:\s*(.+)", text))]

@@ -99,7 +99,9 @@ def installed_cuda() -> tuple[bool, str | None]:
     if not folders:
         return False, None
     try:
-        match = re.search(r"^cuda\b.*=\s*'([\d.]+)'", (Path(folders[0]) / "version.py").read_text(), re.M)
+        match = re.search(
+            r"^cuda\b.*=\s*'([\d.]+)'", (Path(folders[0]) / "version.py").read_text("utf-8"), re.M
+        )
     except OSError:
         return False, None
     return True, match[1] if match else None

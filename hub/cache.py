@@ -67,12 +67,12 @@ class ModelCache:
     def commit_of(self, revision: str) -> str:
         """The commit of a revision when its fetch last ended or began; the revision itself if unknown."""
         ref_files = (self.folder / place / revision for place in ("refs", "plans/refs"))
-        return next((note.read_text().strip() for note in ref_files if note.is_file()), revision)
+        return next((note.read_text("utf-8").strip() for note in ref_files if note.is_file()), revision)
 
     def write_ref(self, revision: str, commit: str) -> None:
         """Record the commit of the revision, so that a start without the Hub finds it."""
         ref_file = self.folder / "refs" / revision
-        if revision != commit and not (ref_file.is_file() and ref_file.read_text().strip() == commit):
+        if revision != commit and not (ref_file.is_file() and ref_file.read_text("utf-8").strip() == commit):
             write_atomically(ref_file, commit)
 
     def planned_files(self, commit: str) -> dict[str, int]:

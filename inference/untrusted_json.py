@@ -23,7 +23,7 @@ class TooDeep(ValueError):
 def read_json_object(path: Path, hook: ObjectHook | None = None) -> dict[str, Any]:
     """The JSON object in a file. Raises OSError, and ValueError with the file's name in its message."""
     try:
-        value = parse_json(path.read_text(), hook)
+        value = parse_json(path.read_text("utf-8"), hook)
     except ValueError as error:
         raise ValueError(f"{path.name} is not JSON that can be read: {error}") from error
     if not isinstance(value, dict):

@@ -217,7 +217,7 @@ def _read(text: str) -> Any:
     text = text.strip()
     if text.startswith("@"):
         try:
-            text = Path(text[1:]).expanduser().read_text()
+            text = Path(text[1:]).expanduser().read_text("utf-8")
         except OSError as error:
             raise BadEntry(f"{text}: {error.strerror}") from None
     if not text:

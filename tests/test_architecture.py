@@ -206,3 +206,8 @@ def test_the_memory_planner_the_hub_and_the_loader_need_no_engine() -> None:
     imported = set(result.stdout.split())
     assert imported >= set(modules) >= {"checks.memory.plan", "hub.resolve", "inference.model.load.loader"}
     assert not [name for name in imported if any(is_within(name, package) for package in SERVER)]
+
+
+def test_text_files_are_read_and_written_as_utf_8_on_every_system() -> None:
+    unnamed = re.compile(r"\.read_text\(\)|\.write_text\(.*(?<!utf-8\")\)$", re.MULTILINE)
+    assert [name for name, path in SOURCE_FILES.items() if unnamed.search(path.read_text("utf-8"))] == []

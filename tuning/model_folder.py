@@ -19,7 +19,7 @@ def write_model_folder(model: Any, tokenizer: Any, source: Path, folder: Path) -
     model.save_pretrained(folder)
     copy_tokenizer(source, folder)
     if isinstance(tokenizer.chat_template, str):
-        (folder / CHAT_TEMPLATE).write_text(tokenizer.chat_template)
+        (folder / CHAT_TEMPLATE).write_text(tokenizer.chat_template, "utf-8")
 
 
 def copy_tokenizer(source: Path, folder: Path) -> None:
@@ -32,4 +32,4 @@ def write_model_card(folder: Path, name: str, parent: str) -> None:
     """Say where the model comes from, as the Hub reads it. parent: the public name of the base model."""
     lines = ["---", f"base_model: {json.dumps(parent)}", "base_model_relation: finetune"]
     lines += ["library_name: transformers", "---", f"# {name}", "", f"Fine-tuned from {parent}, all weights."]
-    (folder / MODEL_CARD).write_text("\n".join(lines) + "\n")
+    (folder / MODEL_CARD).write_text("\n".join(lines) + "\n", "utf-8")

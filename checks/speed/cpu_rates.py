@@ -80,7 +80,7 @@ def measure_cpu(shape: DecoderShape, max_batch_tokens: int, threads: int) -> Rat
 
 def sample_bytes() -> int:
     """Bytes of layers to time: more than the processor's caches hold, as a real model has."""
-    sizes = [int(path.read_text().rstrip("K\n")) << 10 for path in CACHE_SIZES.glob("index*/size")]
+    sizes = [int(path.read_text("utf-8").rstrip("K\n")) << 10 for path in CACHE_SIZES.glob("index*/size")]
     return min(MAX_LAYER_BYTES, max(MIN_LAYER_BYTES, CACHES * max(sizes, default=0)))
 
 

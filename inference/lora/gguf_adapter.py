@@ -81,7 +81,7 @@ def convert_gguf_adapter(path: Path, config: Any, target: Path) -> None:
     if not ranks:
         raise refusal("has no pairs")
     save_file(tensors, target / ADAPTER_WEIGHTS)
-    (target / ADAPTER_CONFIG).write_text(json.dumps(peft_config(header, ranks)))
+    (target / ADAPTER_CONFIG).write_text(json.dumps(peft_config(header, ranks)), "utf-8")
 
 
 def peft_config(header: GgufHeader, ranks: Mapping[str, int]) -> dict[str, Any]:

@@ -54,7 +54,7 @@ def write_sum(summands: Sequence[Summand], target: Path) -> None:
         "rank_pattern": ranks,
         "alpha_pattern": ranks,
     }
-    (target / ADAPTER_CONFIG).write_text(json.dumps(config))
+    (target / ADAPTER_CONFIG).write_text(json.dumps(config), "utf-8")
 
 
 def scaled_pairs(summand: Summand) -> list[tuple[str, Tensor, Tensor]]:

@@ -63,14 +63,14 @@ def is_own(status: os.stat_result) -> bool:
 def replace_file(path: Path, content: bytes) -> None:
     """Write the file so that other processes see its former content or all of the new one. Raises OSError."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as unfinished:
-        try:
-            unfinished.write(content)
-            unfinished.flush()
-            os.replace(unfinished.name, path)
-        except OSError:
-            os.unlink(unfinished.name)
-            raise
+    handle, unfinished = tempfile.mkstemp(dir=path.parent)
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+        os.replace(unfinished, path)  # of a closed file, as Windows requires
+    except OSError:
+        os.unlink(unfinished)
+        raise
 
 
 def keep_newest(folder: Path, count: int) -> None:

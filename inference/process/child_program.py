@@ -6,6 +6,7 @@ Knows commands and exit codes; not what a program does.
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -23,8 +24,22 @@ def module_command(name: str) -> tuple[str, ...]:
 
 
 def launch_command(command: Sequence[str], nice: int = 0) -> list[str]:
-    """The command with which a child of this process runs `command`, nicer by so much."""
+    """The command with which a child of this process runs `command`, nicer by so much.
+
+    On Windows that is the command itself: execv starts another process there, whose id nobody knows.
+    """
+    if os.name == "nt":
+        return list(command)
     return [sys.executable, str(LAUNCHER), str(os.getpid()), str(nice), *command]
+
+
+def inherit(connection: socket.socket) -> dict[str, Any]:
+    """Arguments of Popen with which a child gets this socket: socket.socket(fileno=connection.fileno())."""
+    if os.name != "nt":
+        return {"pass_fds": (connection.fileno(),)}
+    connection.set_inheritable(True)
+    handles = {"handle_list": [connection.fileno()]}
+    return {"startupinfo": subprocess.STARTUPINFO(lpAttributeList=handles)}  # type: ignore[attr-defined]
 
 
 def signal_group(process: subprocess.Popen[Any], number: int) -> None:

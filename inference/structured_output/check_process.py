@@ -38,7 +38,7 @@ def limit_process(max_bytes: int) -> None:
 def size_bytes() -> int:
     """The process's address space; 0 where the system does not tell: the limit is then stricter."""
     try:
-        with open("/proc/self/statm") as statm:
+        with open("/proc/self/statm", encoding="utf-8") as statm:
             return int(statm.read().split()[0]) * resource.getpagesize()
     except OSError:
         return 512 << 20

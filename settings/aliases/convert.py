@@ -178,7 +178,7 @@ def is_ngram(values: Mapping[str, Any]) -> bool:
 def read_lines(path: Any) -> tuple[str, ...]:
     """The lines of a file that are not empty."""
     try:
-        lines = [line.strip() for line in Path(path).expanduser().read_text().splitlines()]
+        lines = [line.strip() for line in Path(path).expanduser().read_text("utf-8").splitlines()]
     except OSError:
         raise ValueError from None
     if not any(lines):

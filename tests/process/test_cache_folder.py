@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from inference.process.cache_folder import UntrustedFile, is_own, read_with_digest, write_with_digest
+from tests.fakes.windows_files import rename_as_windows
 
 CONTENT = b"measured"
 ANOTHER_USER = 12345
@@ -79,3 +80,9 @@ def test_without_owners_the_profile_protects_the_files(path: Path, monkeypatch: 
     monkeypatch.delattr(os, "geteuid")
     path.chmod(0o666)  # what Windows says of every file
     assert is_own(path.stat()) and read_with_digest(path) == CONTENT
+
+
+def test_a_file_is_replaced_as_windows_allows(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    rename_as_windows(monkeypatch)
+    write_with_digest(path, b"newer")
+    assert read_with_digest(path) == b"newer"

@@ -30,7 +30,7 @@ def write_modelfile(merged: MergedModel, folder: Path, gguf_name: str) -> list[s
         )
     stops = stop_texts(merged.tokenizer, stop_token_ids_of(merged.model, merged.tokenizer))
     lines += [f'PARAMETER stop "{text}"' for text in stops]
-    (folder / MODELFILE).write_text("\n".join(lines) + "\n")
+    (folder / MODELFILE).write_text("\n".join(lines) + "\n", "utf-8")
     return messages
 
 

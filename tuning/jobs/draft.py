@@ -71,4 +71,4 @@ def write_value(path: Path, value: Any) -> None:
         file.write(msgspec.json.encode(value))
         file.flush()
         os.fsync(file.fileno())
-    partial.rename(path)
+    partial.replace(path)

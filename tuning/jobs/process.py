@@ -6,13 +6,14 @@ Knows processes and signals. Does not know what the child computes.
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import psutil
 
-from inference.process.child_program import ROOT, SIGKILL, launch_command, signal_group
+from inference.process.child_program import ROOT, SIGKILL, inherit, launch_command, signal_group
 
 MAX_LAST_WORDS = 2000  # bytes of the error output
 KILLED, TERMINATED = -SIGKILL, -signal.SIGTERM  # exit codes
@@ -26,7 +27,7 @@ SECRETS = ("API_KEYS", "HUGGINGFACE_ACCESS_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB
 class ChildProcess:
     """A program at work in `folder`. Start it on a thread that lives as long as the child may.
 
-    descriptors  open files that the child inherits
+    connection  a socket that the child inherits
     """
 
     def __init__(
@@ -36,7 +37,7 @@ class ChildProcess:
         *,
         threads: int,
         nice: int,
-        descriptors: Sequence[int] = (),
+        connection: socket.socket | None = None,
     ) -> None:
         self.folder = folder
         with (folder / OUTPUT_FILE).open("wb") as output:
@@ -48,7 +49,7 @@ class ChildProcess:
                 stdout=output,
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
-                pass_fds=descriptors,
+                **(inherit(connection) if connection else {}),
             )
 
     @property

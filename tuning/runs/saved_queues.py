@@ -67,7 +67,7 @@ def save_queues(file: Path, queues: Iterable[RunQueue]) -> None:
             value = saved.value
             header = {"run": saved.run_id, "seq_id": saved.seq_id, "type": type(value).__name__}
             write_message(stream, header | {"fields": plain_fields(value)}, arrays_of(value))
-    new.rename(file)
+    new.replace(file)
 
 
 def restore_queues(file: Path, queues: dict[str, RunQueue]) -> None:

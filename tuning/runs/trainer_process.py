@@ -36,16 +36,15 @@ class TrainerProcess:
 
     def __init__(self, command: Sequence[str], folder: Path, base: TrainingBase, nice: int) -> None:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        (folder / BASE_FILE).write_text(json.dumps(dataclasses.asdict(with_served_weights(base))))
+        (folder / BASE_FILE).write_text(json.dumps(dataclasses.asdict(with_served_weights(base))), "utf-8")
         own, other = socket.socketpair()
         with other:
-            descriptor = other.fileno()
             self._process = ChildProcess(
-                (*command, str(descriptor)),
+                (*command, str(other.fileno())),
                 folder,
                 threads=base.threads,
                 nice=nice,
-                descriptors=(descriptor,),
+                connection=other,
             )
         self._socket, self._stream = own, own.makefile("rwb")
         self.resident_bytes = 0  # as of its last reply

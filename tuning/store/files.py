@@ -59,7 +59,8 @@ class Upload:
         """Move the content to `path`, where it outlives a crash of the system."""
         self._file.flush()
         os.fsync(self._file.fileno())
-        self.path.rename(path)
+        self._file.close()  # Windows renames no open file
+        self.path.replace(path)
 
     def flush(self) -> None:
         self._file.flush()

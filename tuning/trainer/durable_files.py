@@ -49,13 +49,18 @@ def write_tensors(
 
 
 def write_json(path: Path, values: Mapping[str, Any]) -> None:
-    path.write_text(json.dumps(values, indent=2, sort_keys=True))
+    path.write_text(json.dumps(values, indent=2, sort_keys=True), "utf-8")
     sync(path)
 
 
 def sync(path: Path) -> None:
-    """Flush a file, or the names in a folder, to the disk."""
-    descriptor = os.open(path, os.O_RDONLY)
+    """Flush a file, or the names in a folder, to the disk.
+
+    Windows flushes only files that are open for writing, and opens no folders.
+    """
+    if os.name == "nt" and path.is_dir():
+        return
+    descriptor = os.open(path, os.O_RDWR if os.name == "nt" else os.O_RDONLY)
     try:
         os.fsync(descriptor)
     finally:

@@ -48,7 +48,9 @@ class FullWeights:
         source = Path(self._causal.name_or_path)
         write_model_folder(self._causal, self._base.tokenizer, source, folder)
         # As the base has it: the settings that changed the loaded config change this one at its load, too.
-        config = json.loads((source / CONFIG_NAME).read_text()) | {"dtype": dtype_name(self._causal.dtype)}
+        config = json.loads((source / CONFIG_NAME).read_text("utf-8")) | {
+            "dtype": dtype_name(self._causal.dtype)
+        }
         write_json(folder / CONFIG_NAME, config)
         for path in folder.iterdir():
             sync(path)

@@ -82,7 +82,7 @@ def send(stream: BufferedIOBase, reply: Reply, rss: int) -> None:
 
 
 def read_base(path: Path) -> TrainingBase:
-    raw = json.loads(path.read_text())
+    raw = json.loads(path.read_text("utf-8"))
     return TrainingBase(**{**raw, "names": tuple(raw["names"])})
 
 

@@ -57,7 +57,7 @@ def read_chat_template(template: str) -> str:
     if any(bracket in template for bracket in JINJA_BRACKETS):
         return template
     try:
-        return Path(template).expanduser().read_text()
+        return Path(template).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         rule = f"must be the path of a readable file, or a template in Jinja: {error_line(error)}"
         raise BadRequest("CHAT_TEMPLATE", rule, template) from None

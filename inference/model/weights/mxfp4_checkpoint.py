@@ -70,7 +70,11 @@ def is_mxfp4(config: Mapping[str, Any]) -> bool:
 
 def has_mxfp4_weights(source: Path) -> bool:
     config = source / "config.json"
-    return config.is_file() and is_mxfp4(json.loads(config.read_text())) and any(safetensors_files(source))
+    return (
+        config.is_file()
+        and is_mxfp4(json.loads(config.read_text("utf-8")))
+        and any(safetensors_files(source))
+    )
 
 
 def keeps_mxfp4(dtype: torch.dtype) -> bool:

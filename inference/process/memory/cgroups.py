@@ -65,6 +65,6 @@ def reclaimable_bytes(path: Path, key: str) -> int:
 def read_text(path: Path) -> str:
     """The text of a file; empty if it is missing or unreadable."""
     try:
-        return path.read_text()
+        return path.read_text("utf-8")
     except OSError:
         return ""

@@ -75,7 +75,7 @@ def read_free_address_space() -> int | None:
     if resource is None or limit == resource.RLIM_INFINITY:
         return None
     try:
-        with open("/proc/self/statm") as statm:
+        with open("/proc/self/statm", encoding="utf-8") as statm:
             return limit - int(statm.read().split()[0]) * resource.getpagesize()
     except OSError:
         return limit

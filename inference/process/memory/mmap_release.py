@@ -32,7 +32,7 @@ def mappings() -> list[Mapping]:
     """The memory-mapped files of this process; empty on systems without /proc."""
     if not MAPS.exists():
         return []
-    return [mapping for line in MAPS.read_text().splitlines() if (mapping := read_mapping(line))]
+    return [mapping for line in MAPS.read_text("utf-8").splitlines() if (mapping := read_mapping(line))]
 
 
 def read_mapping(line: str) -> Mapping | None:

@@ -40,7 +40,7 @@ def resident_memory(pid: int | None = None) -> ResidentMemory:
     if not path.exists():
         rss = psutil.Process(pid).memory_info().rss
         return ResidentMemory(rss, 0, rss)
-    lines = dict(line.split(":", 1) for line in path.read_text().splitlines() if ":" in line)
+    lines = dict(line.split(":", 1) for line in path.read_text("utf-8").splitlines() if ":" in line)
     own, files, shared, peak = (
         int(lines.get(name, "0").split()[0]) * KB for name in ("RssAnon", "RssFile", "RssShmem", "VmHWM")
     )
@@ -51,7 +51,7 @@ def reset_peak(pid: int | None = None) -> None:
     """Restart the peak from now; does nothing if the system has no peak counter or forbids the reset."""
     path = Path("/proc", str(pid or os.getpid()), CLEAR_REFS)
     try:
-        path.write_text("5")
+        path.write_text("5", "utf-8")
     except OSError:
         return
 

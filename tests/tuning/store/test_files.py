@@ -7,6 +7,7 @@ import pytest
 
 from inference.errors import BadRequest, TooLarge
 from settings.groups import TuningSettings
+from tests.fakes.windows_files import rename_as_windows
 from tests.tuning.conftest import MakeService
 from tests.tuning.scripted_service import create_job, upload
 from tuning.service import TuningService
@@ -54,3 +55,10 @@ def test_contents_are_for_the_servers_user_alone(service: TuningService) -> None
 def test_a_page_begins_behind_a_file_that_exists(service: TuningService) -> None:
     with pytest.raises(BadRequest, match="after must be the id of a listed object"):
         service.files.list(limit=1, after="file-x")
+
+
+def test_an_upload_is_closed_before_it_gets_its_name(
+    service: TuningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rename_as_windows(monkeypatch)
+    assert service.files.content(upload(service)).is_file()

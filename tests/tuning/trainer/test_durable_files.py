@@ -1,10 +1,11 @@
 """A folder is replaced whole, and a crash at any point leaves one that can be read."""
 
+import os
 from pathlib import Path
 
 import pytest
 
-from tuning.trainer.durable_files import last_whole, replace_folder, write_json
+from tuning.trainer.durable_files import last_whole, replace_folder, sync, write_json
 
 
 def put(text: str, folder: Path) -> None:
@@ -47,3 +48,22 @@ def test_a_kill_between_the_renames_leaves_the_former_folder(tmp_path: Path) -> 
     assert "one" in text_of(folder)
     put("two", folder)
     assert "two" in text_of(folder)
+
+
+def test_windows_flushes_files_open_for_writing_and_no_folders(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    modes = []
+
+    def open_file(path: Path, flags: int) -> int:
+        modes.append(flags)
+        return os_open(path, flags)
+
+    file, os_open = tmp_path / "a", os.open
+    file.touch()
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "open", open_file)
+        patch.setattr(os, "name", "nt")
+        sync(tmp_path)
+        sync(file)
+    assert modes == [os.O_RDWR]

@@ -22,7 +22,7 @@ from typing import Any
 from inference.errors import Internal
 from inference.model import process_group
 from inference.model.load.device_dtype import resolve_device
-from inference.process.child_program import ROOT, describe_exit, launch_command, module_command
+from inference.process.child_program import ROOT, describe_exit, inherit, launch_command, module_command
 from tuning.trainer.data_parallel.messages import Call, ReplicaSetup, raise_failures
 
 PROGRAM = module_command("tuning.trainer.data_parallel.replica")
@@ -153,7 +153,7 @@ def start_replica(rank: int) -> Replica:
             launch_command((*PROGRAM, str(other.fileno()))),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
-            pass_fds=[other.fileno()],
+            **inherit(other),
         )
     with own:
         return Replica(rank, process, own.makefile("rwb"))

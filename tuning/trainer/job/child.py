@@ -83,7 +83,7 @@ def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: St
 
 
 def read_spec(path: Path) -> JobSpec:
-    raw = json.loads(path.read_text())
+    raw = json.loads(path.read_text("utf-8"))
     hyperparameters = dict(raw["hyperparameters"])
     hyperparameters["target_modules"] = tuple(hyperparameters.get("target_modules", ()))
     return JobSpec(**{**raw, "hyperparameters": Hyperparameters(**hyperparameters)})

@@ -54,7 +54,7 @@ def saved_state_folder(folder: Path) -> Path | None:
 
 def read_counters(state_folder: Path) -> JobState:
     """The counters of a state; those that an older version of this program counted are passed over."""
-    counters = json.loads((state_folder / COUNTERS_FILE).read_text())
+    counters = json.loads((state_folder / COUNTERS_FILE).read_text("utf-8"))
     names = {each.name for each in fields(JobState)}
     return JobState(**{name: value for name, value in counters.items() if name in names})
 
@@ -63,7 +63,7 @@ def save_reference(folder: Path, logprobs: list[Tensor]) -> None:
     """Keep the reference model's log probabilities: once the adapter has changed, they cannot be computed."""
     new = folder / f"{REFERENCE_FILE}.new"
     write_tensors(new, {str(index): values for index, values in enumerate(logprobs)})
-    new.rename(folder / REFERENCE_FILE)
+    new.replace(folder / REFERENCE_FILE)
 
 
 def read_reference(folder: Path) -> list[Tensor] | None:

@@ -135,7 +135,7 @@ def save_rehearsal(folder: Path, data: Sequence[Datum]) -> None:
         tensors[f"{index}.weights"] = torch.as_tensor(datum.inputs["weights"])
     new = folder / f"{REHEARSAL_FILE}.new"
     write_tensors(new, tensors)
-    new.rename(folder / REHEARSAL_FILE)
+    new.replace(folder / REHEARSAL_FILE)
 
 
 def read_rehearsal(folder: Path) -> list[Datum] | None:
