@@ -7,6 +7,7 @@ from inference.finding import Finding, format_count, format_size, join_names
 from inference.model.gguf.kept_bits import dequantized_formats
 from inference.model.load.architecture import why_no_weights
 from inference.model.load.gguf.shards import GGUF
+from inference.model.load.gguf.unused_tensors import describe_unused
 from inference.model.load.tasks import stored_classes, task_of_stored_class
 
 FORMATS = {
@@ -72,6 +73,12 @@ def find_fault(plan: Plan) -> tuple[str, bool, str] | None:
         names = model_size.missing_weights
         have = f"{format_count(len(names), 'missing tensor')}, such as {names[0]}"
         return have, False, missing_tensors_fix(plan.repository)
+    if model_size and model_size.unused_weights:
+        return (
+            describe_unused(model_size.unused_weights),
+            False,
+            "choose another GGUF_FILE, or a model with safetensors",
+        )
     if model_size and model_size.mismatched_weights:
         name, file_shape, model_shape = model_size.mismatched_weights[0]
         shapes = f"{format_shape(file_shape)} instead of {format_shape(model_shape)}"

@@ -56,6 +56,7 @@ class ModelSize:
     is_kv_measured              the runners measured the KV cost; otherwise it comes from a formula
     stored_dtype                most common dtype in the weight files; empty if their headers are unknown
     missing_weights             names of tensors that the files lack
+    unused_weights              names of tensors of the files that no parameter takes
     mismatched_weights          (name, shape in the files, shape in the model) of tensors whose shapes differ
     load_copy_bytes             the part of `weights` that loading copies into private memory
     activation_bytes_per_token  peak of a step divided by its tokens
@@ -78,6 +79,7 @@ class ModelSize:
     is_kv_measured: bool = True
     stored_dtype: str = ""
     missing_weights: tuple[str, ...] = ()
+    unused_weights: tuple[str, ...] = ()
     mismatched_weights: tuple[tuple[str, tuple[int, ...], tuple[int, ...]], ...] = ()
     load_copy_bytes: int = 0
     activation_bytes_per_token: int = 0

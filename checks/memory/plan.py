@@ -28,6 +28,7 @@ from inference.model.load.architecture import requires_remote_code, why_unsuppor
 from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG, quantization_for_loading
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, default_context, max_length_of, resolve_dtype
 from inference.model.load.gguf.header import GgufHeader
+from inference.model.load.gguf.unused_tensors import unused_tensors
 from inference.model.load.rope import NO_SCALING, RopeScaling
 from inference.model.weights import mxfp4_checkpoint
 
@@ -167,7 +168,7 @@ def measure_repository(
     arguments = (request.num_shard, tensors, runner_choice)
     measure = partial(measure_model, raw_config, repository.weight_bytes, choose_compute_dtype, *arguments)
     if header := repository.gguf_header:
-        measure = partial(with_mismatched_tensors, measure, header, raw_config)
+        measure = partial(with_tensor_faults, measure, header, raw_config)
     chosen_by = (request.dtype, sorted(request.bfloat16_devices))  # the dtype, with the weights
     table = (header.architecture, header.tensors) if header else ()
     inputs = (raw_config, repository.weight_bytes, table, *chosen_by, *arguments)
@@ -187,12 +188,18 @@ def keeps_mxfp4_experts(repository: Repository, request: PlanRequest, dtype: str
     return is_mxfp4 and keeps_bits(request) and mxfp4_checkpoint.keeps_mxfp4(getattr(torch, dtype))
 
 
-def with_mismatched_tensors(
+def with_tensor_faults(
     measure: Callable[[], ModelSize], header: GgufHeader, raw_config: Mapping[str, Any]
 ) -> ModelSize:
-    """The measured size, with the tensors of the file that are not of the model's shapes."""
+    """The measured size, with the tensors of the file that the model lacks or has in another shape."""
     model = try_build_on_meta(raw_config)
-    return replace(measure(), mismatched_weights=mismatched_tensors(header, model) if model else ())
+    if model is None:
+        return measure()
+    return replace(
+        measure(),
+        unused_weights=unused_tensors(header, model),
+        mismatched_weights=mismatched_tensors(header, model),
+    )
 
 
 def with_gguf_weights(model_size: ModelSize, repository: Repository, request: PlanRequest) -> ModelSize:

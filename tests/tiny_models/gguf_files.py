@@ -3,7 +3,9 @@ names.
 """
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import gguf
@@ -38,12 +40,14 @@ def write(
     max_tensors: int = 0,
     small_first_shard: bool = False,
     value_type: gguf.GGMLQuantizationType = EIGHT_BITS,
+    further: Mapping[str, np.ndarray] = MappingProxyType({}),
 ) -> Path:
     """Writes the tiny Llama in `folder` as a GGUF file; returns its path, or that of the first shard.
 
     max_tensors        most tensors of a shard; 0: a single file
     small_first_shard  the first shard has only metadata
     value_type         of the matrices
+    further            more tensors, by their names in the file
     """
     raw = json.loads((folder / "config.json").read_text())
     num_heads, num_kv_heads = raw["num_attention_heads"], raw["num_key_value_heads"]
@@ -66,6 +70,8 @@ def write(
         if "q_proj" in name or "k_proj" in name:
             values = interleave_heads(values, num_heads if "q_proj" in name else num_kv_heads)
         add_tensor(writer, gguf_name(name), values, value_type)
+    for name, values in further.items():
+        writer.add_tensor(name, values)
     writer.write_header_to_file(path)
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -86,11 +92,11 @@ def add_vocabulary(writer: gguf.GGUFWriter, folder: Path, size: int) -> None:
 
 
 def gguf_name(name: str) -> str:
-    module = name.removesuffix(".weight")
+    module, _, kind = name.rpartition(".")
     if module in MODULE_NAMES:
-        return f"{MODULE_NAMES[module]}.weight"
+        return f"{MODULE_NAMES[module]}.{kind}"
     _, _, layer, submodule = module.split(".", 3)
-    return f"blk.{layer}.{LAYER_MODULE_NAMES[submodule]}.weight"
+    return f"blk.{layer}.{LAYER_MODULE_NAMES[submodule]}.{kind}"
 
 
 def interleave_heads(values: np.ndarray, num_heads: int) -> np.ndarray:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import torch
 
 from inference.model.load.gguf.header import GgufHeader, GgufTensor
-from inference.model.load.gguf.processors import processors
+from inference.model.load.gguf.processors import has_processor
 from inference.model.quantization.schemes import BIAS, NONE, matrix_bytes
 from inference.native.build import NativeUnavailable
 from inference.native.cpu_levels import multiplies_bfloat16
@@ -68,12 +68,6 @@ def keeps_bits(header: GgufHeader, dtype: torch.dtype) -> bool:
         and any(is_packable(tensor, dtype) for tensor in header.tensors or ())
     )
     return supported and has_library()
-
-
-def has_processor(architecture: str) -> bool:
-    """Whether transformers maps the tensors; it lists some architectures only by their own name."""
-    module = processors()
-    return architecture in module.GGUF_SUPPORTED_ARCHITECTURES or architecture in module.TENSOR_PROCESSORS
 
 
 def has_library() -> bool:

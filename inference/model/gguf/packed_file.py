@@ -6,8 +6,8 @@ Tensors of other formats, and those whose values a processor changes, are dequan
 
 import logging
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from functools import cache, partial
+from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +27,10 @@ from inference.model.gguf.kept_bits import (
 )
 from inference.model.gguf.replace_blocks import FileBlocks, load_with_blocks
 from inference.model.load.formats import open_gguf
-from inference.model.load.gguf.header import GgufHeader, GgufTensor, read_header
-from inference.model.load.gguf.processors import processors
-from inference.model.load.gguf.shards import Bytes, merge_headers, read_bytes, shard_names, shard_paths
+from inference.model.load.gguf.header import GgufHeader, GgufTensor
+from inference.model.load.gguf.processors import map_names
+from inference.model.load.gguf.shards import Bytes, merged_header, read_files
+from inference.model.load.gguf.unused_tensors import check_all_used
 
 log = logging.getLogger(__name__)
 
@@ -39,7 +40,8 @@ def open_keeping_bits(
 ) -> tuple[Any, set[str]]:
     """Load the model onto the CPU, and the names of its missing weights.
 
-    A file whose bits cannot be kept is dequantized. Raises NotGguf for shards that do not form one model.
+    A file whose bits cannot be kept is dequantized. Raises NotGguf for shards that do not form one model,
+    and for a tensor that no parameter takes.
     """
     files = read_files(source)
     header = merged_header(source, files)
@@ -49,21 +51,9 @@ def open_keeping_bits(
         return open_gguf(auto_class, source, config=config, dtype=dtype, **options)
     with torch.device("meta"):
         skeleton = auto_class.from_config(config)
+    check_all_used(header, skeleton)
     values, blocks = read_tensors(files, skeleton, config, dtype)
     return load_with_blocks(skeleton, config, dtype, values, blocks)
-
-
-def read_files(source: Path) -> list[tuple[GgufHeader, Bytes]]:
-    """The header of each shard, and the mapped file. Raises NotGguf, and OSError for a missing file."""
-    paths = shard_paths(source)
-    files = [np.memmap(path, dtype=np.uint8, mode="c") for path in paths]  # writable: torch asks for it
-    headers = [read_header(partial(read_bytes, file), len(file), len(file)) for file in files]
-    return list(zip(headers, files, strict=True))
-
-
-def merged_header(source: Path, files: Sequence[tuple[GgufHeader, Bytes]]) -> GgufHeader:
-    names, headers = shard_names(source.name), [header for header, _ in files]
-    return merge_headers(names, [len(file) for _, file in files], headers)
 
 
 def read_tensors(
@@ -87,14 +77,6 @@ def read_tensors(
     return values | {name: value.to(dtype) for name, value in placed.items()}, blocks
 
 
-def map_names(architecture: str, skeleton: Any, config: Any) -> tuple[Any, dict[str, str]]:
-    """transformers' processor for an architecture, and the parameters' names by those of tensors."""
-    module = processors()
-    processor = module.TENSOR_PROCESSORS.get(architecture, module.TensorProcessor)(config=config.to_dict())
-    with cached_name_map():
-        return processor, module.get_gguf_hf_weights_map(skeleton, processor)
-
-
 def read_blocks(
     files: Sequence[tuple[GgufHeader, Bytes]], names: Mapping[str, str], process: Any, dtype: torch.dtype
 ) -> FileBlocks:
@@ -114,17 +96,6 @@ def read_blocks(
 def stacked_tensors(blocks: FileBlocks) -> set[str]:
     stacks = (each for each in blocks.values() if isinstance(each, ExpertBlocks))
     return {source.tensor.name for stack in stacks for source in stack.tensors}
-
-
-@contextmanager
-def cached_name_map() -> Iterator[None]:
-    """Within the context gguf-py makes its table of names once: transformers asks for it at each module."""
-    create = gguf.get_tensor_name_map
-    gguf.get_tensor_name_map = cache(create)
-    try:
-        yield
-    finally:
-        gguf.get_tensor_name_map = create
 
 
 def tensors_of(files: Sequence[tuple[GgufHeader, Bytes]]) -> Iterator[tuple[GgufTensor, Bytes]]:

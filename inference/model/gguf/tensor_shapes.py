@@ -3,9 +3,9 @@
 from math import prod
 from typing import Any
 
-from inference.model.gguf.kept_bits import MATRIX, has_processor
-from inference.model.gguf.packed_file import map_names
+from inference.model.gguf.kept_bits import MATRIX
 from inference.model.load.gguf.header import GgufHeader
+from inference.model.load.gguf.processors import has_processor, map_names
 
 Mismatch = tuple[str, tuple[int, ...], tuple[int, ...]]
 

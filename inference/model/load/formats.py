@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
 import transformers
 from safetensors import safe_open
 from torch import Tensor
@@ -16,8 +17,9 @@ from transformers import AutoConfig
 
 from inference.model.load.gguf.config import read_gguf_config
 from inference.model.load.gguf.processors import processors
-from inference.model.load.gguf.shards import GGUF, open_as_one_file, shard_paths
+from inference.model.load.gguf.shards import GGUF, merged_header, open_as_one_file, read_files, shard_paths
 from inference.model.load.gguf.tokenizer import read_gguf_tokenizer
+from inference.model.load.gguf.unused_tensors import check_all_used
 from inference.model.load.tokenizer import open_tokenizer
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")
@@ -103,8 +105,13 @@ def open_pickles(auto_class: Any, source: Path, **options: Any) -> tuple[Any, se
 
 
 def open_gguf(auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:
-    """Load GGUF weights dequantized to the requested dtype: the runners have no kernels for GGUF's types."""
+    """Load GGUF weights dequantized to the requested dtype: the runners have no kernels for GGUF's types.
+
+    Raises NotGguf for a tensor that no parameter takes.
+    """
     processors()
+    with torch.device("meta"):
+        check_all_used(merged_header(source, read_files(source)), auto_class.from_config(options["config"]))
     gguf_config = getattr(transformers, "GgufConfig", None)  # not in every release
     plain = {"quantization_config": gguf_config(dequantize=True)} if gguf_config else {}
     with open_as_one_file(source):

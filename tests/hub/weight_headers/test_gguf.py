@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 import gguf
+import numpy as np
 import pytest
 from safetensors.torch import load_file
 from transformers import AutoConfig
@@ -189,6 +190,15 @@ def test_a_file_whose_tensors_do_not_fit_its_config_is_refused(
     (finding,) = [each for each in preflight.run_checks(plan, machine) if not each.ok]
     assert finding.name == "weights"
     assert finding.have.startswith("6 tensors of the wrong shape, such as blk.0.ffn_")
+
+
+def test_a_tensor_that_no_parameter_takes_is_refused_before_the_download(
+    tmp_path: Path, look_up: LookUp, client: Hub, planned: Planner, machine: Machine
+) -> None:
+    further = {"output.bias": np.ones(320, np.float32)}
+    path = write(tiny.llama(tmp_path / "llama"), tmp_path / "a.gguf", further=further)
+    finding = weights.check(planned(with_gguf_config(look_up(str(path)), client), dtype="bfloat16"), machine)
+    assert (finding.ok, finding.have) == (False, "1 tensor that the model would ignore, such as output.bias")
 
 
 def test_formats_that_are_dequantized_are_named_before_the_download(

@@ -4,9 +4,11 @@ transformers reads every word of a vocabulary for it, which takes seconds: it ge
 metadata and the tensor table, but without the vocabulary.
 """
 
+import math
 import os
 import struct
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,11 +24,12 @@ from inference.model.load.gguf.header import (
     GgufTensor,
     header_start,
     pack_string,
-    read_header,
 )
 from inference.model.load.gguf.rope import SCALING, apply_rope_scaling
-from inference.model.load.gguf.shards import merge_headers, read_bytes, shard_paths
+from inference.model.load.gguf.rope_factors import apply_rope_factors
+from inference.model.load.gguf.shards import Bytes, merged_header, read_files
 from inference.model.load.gguf.t5_mlp import apply_mlp
+from inference.model.load.gguf.tensor_config import apply_biases
 
 OUTPUT_TENSOR = GgufTensor("output.weight", (1,), 0, 0)  # the output head; absent if tied to the embeddings
 # Architectures whose config gets its vocab_size from the length of the vocabulary (transformers'
@@ -40,13 +43,24 @@ def read_gguf_config(source: Path) -> Any:
 
     Raises NotGguf, OSError, and what transformers raises for an architecture that it does not know.
     """
-    paths = shard_paths(source)
-    files = [np.memmap(path, dtype=np.uint8, mode="r") for path in paths]
-    headers = [read_header(partial(read_bytes, file), len(file), len(file)) for file in files]
-    header = merge_headers([path.name for path in paths], [len(file) for file in files], headers)
-    config = config_of_header(header, sum(len(file) for file in files))
+    files = read_files(source)
+    header = merged_header(source, files)
+    config = config_of_header(header, sum(len(file) for _, file in files))
+    apply_rope_factors(config, header, partial(read_floats, files))
     config.name_or_path = str(source.parent)
     return config
+
+
+def read_floats(files: Sequence[tuple[GgufHeader, Bytes]], name: str) -> list[float]:
+    """The values of a tensor in float32, from the shard that has it."""
+    header, file, tensor = next(
+        (header, file, tensor)
+        for header, file in files
+        for tensor in header.tensors or ()
+        if tensor.name == name
+    )
+    start = header.data_offset + tensor.offset
+    return np.frombuffer(file, np.float32, math.prod(tensor.shape), start).tolist()
 
 
 def config_of_header(header: GgufHeader, size: int) -> Any:
@@ -59,6 +73,7 @@ def config_of_header(header: GgufHeader, size: int) -> Any:
         config = AutoConfig.from_pretrained(folder, gguf_file=STUB_FILE)
     apply_rope_scaling(config, header)
     apply_mlp(config, header)
+    apply_biases(config, header)
     return config
 
 

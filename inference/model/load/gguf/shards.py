@@ -156,6 +156,19 @@ def shard_paths(file: Path) -> list[Path]:
     return [file.with_name(name) for name in shard_names(file.name)]
 
 
+def read_files(source: Path) -> list[tuple[GgufHeader, Bytes]]:
+    """The header of each shard, and the mapped file. Raises NotGguf, and OSError for a missing file."""
+    paths = shard_paths(source)
+    files = [np.memmap(path, dtype=np.uint8, mode="c") for path in paths]  # writable: torch asks for it
+    headers = [read_header(partial(read_bytes, file), len(file), len(file)) for file in files]
+    return list(zip(headers, files, strict=True))
+
+
+def merged_header(source: Path, files: Sequence[tuple[GgufHeader, Bytes]]) -> GgufHeader:
+    names, headers = shard_names(source.name), [header for header, _ in files]
+    return merge_headers(names, [len(file) for _, file in files], headers)
+
+
 def merge_headers(names: Sequence[str], sizes: Sequence[int], headers: Sequence[GgufHeader]) -> GgufHeader:
     """The first file's header with the tensors of all files; they are None if any file's are.
 

@@ -1,0 +1,23 @@
+"""Fields of a config that only the tensor table of a GGUF file states: which modules have a bias.
+
+llama.cpp loads these biases where a file has them (src/models/llama.cpp); no setting says it.
+"""
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from inference.model.load.gguf.header import GgufHeader
+
+# field of the config → the biases of a layer that it stands for
+BIASES: Mapping[str, re.Pattern[str]] = {
+    "attention_bias": re.compile(r"blk\.\d+\.attn_(q|k|v|output)\.bias"),
+    "mlp_bias": re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.bias"),
+}
+
+
+def apply_biases(config: Any, header: GgufHeader) -> None:
+    """Set the fields that the config has, where the file has such biases."""
+    for field, pattern in BIASES.items():
+        if hasattr(config, field) and any(pattern.fullmatch(each.name) for each in header.tensors or ()):
+            setattr(config, field, True)
