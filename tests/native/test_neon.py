@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from inference.native.build import C_SOURCES, FLAGS, sources_of
+from inference.native.build import C_SOURCES, FLAGS, compile_openmp, sources_of
 from inference.native.cpu_levels import ARM_LEVELS, Level
 from inference.native.library import available
 from inference.native.packed_matrix import PackedMatrix
@@ -35,7 +35,7 @@ pytestmark = [
 
 def build_program(level: Level, folder: Path) -> Path:
     program = folder / "multiply_packed"
-    flags = (*FLAGS, *level.flags, UNOPTIMIZED, "-static", f"-I{C_SOURCES}")
+    flags = (*FLAGS, *compile_openmp(), *level.flags, UNOPTIMIZED, "-static", f"-I{C_SOURCES}")
     files = (str(PROGRAM), *map(str, sources_of(level)))
     subprocess.run((COMPILER, *flags, *files, "-o", str(program), "-lm"), check=True, timeout=120)
     return program
