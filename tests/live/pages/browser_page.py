@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from selenium.common.exceptions import StaleElementReferenceException
 from selenium.webdriver import Chrome, ChromeOptions
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.by import By
@@ -63,7 +64,9 @@ class Page:
         return [each.text.strip() for each in self.all(selector)]
 
     def until(self, claim: Callable[[], Any]) -> Any:
-        return WebDriverWait(self.browser, TIMEOUT_S, 0.05).until(lambda _: claim())
+        """Wait until the claim is true; the page may replace an element while it is read."""
+        ignored = (StaleElementReferenceException,)
+        return WebDriverWait(self.browser, TIMEOUT_S, 0.05, ignored).until(lambda _: claim())
 
     def choose(self, home: str, value: str) -> None:
         """Choose one of a few options: the mode, the dialect."""
