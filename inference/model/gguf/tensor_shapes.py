@@ -5,7 +5,7 @@ from typing import Any
 
 from inference.model.gguf.kept_bits import MATRIX
 from inference.model.load.gguf.header import GgufHeader
-from inference.model.load.gguf.processors import has_processor, map_names
+from inference.model.load.gguf.processors import map_known_names
 
 Mismatch = tuple[str, tuple[int, ...], tuple[int, ...]]
 
@@ -16,12 +16,7 @@ def mismatched_tensors(header: GgufHeader, model: Any) -> tuple[Mismatch, ...]:
     model: on the meta device. Experts, which loading combines, are not compared, nor is anything of a model
     whose tensors transformers does not name.
     """
-    if not has_processor(header.architecture):
-        return ()
-    try:
-        _, names = map_names(header.architecture, model, model.config)
-    except NotImplementedError:  # of transformers, for a model that gguf-py does not know
-        return ()
+    _, names = map_known_names(header.architecture, model)
     shapes = {name: tuple(weight.shape) for name, weight in model.state_dict().items()}
     pairs = ((each, shapes.get(names.get(each.name, ""))) for each in header.tensors or ())
     return tuple(

@@ -1,7 +1,7 @@
 """transformers' tensor processors, which say what a tensor of a GGUF file is, and those that it lacks."""
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
 from typing import Any
@@ -33,6 +33,14 @@ def map_names(architecture: str, skeleton: Any, config: Any) -> tuple[Any, dict[
     processor = module.TENSOR_PROCESSORS.get(architecture, module.TensorProcessor)(config=config.to_dict())
     with cached_name_map():
         return processor, module.get_gguf_hf_weights_map(skeleton, processor)
+
+
+def map_known_names(architecture: str, skeleton: Any) -> tuple[Any, dict[str, str]]:
+    """As map_names; no names of a model whose tensors transformers does not name."""
+    if has_processor(architecture):
+        with suppress(NotImplementedError):  # of transformers, for a model that gguf-py does not know
+            return map_names(architecture, skeleton, skeleton.config)
+    return None, {}
 
 
 @contextmanager

@@ -13,7 +13,7 @@ import numpy as np
 
 from inference.finding import format_count
 from inference.model.load.gguf.header import GgufHeader, GgufTensor, NotGguf
-from inference.model.load.gguf.processors import has_processor, map_names
+from inference.model.load.gguf.processors import map_known_names
 from inference.model.load.gguf.rope_factors import FACTORS
 
 # A model computes the same without these: factors of positions are in its config, frequencies follow from
@@ -41,11 +41,8 @@ def unused_tensors(header: GgufHeader, model: Any) -> tuple[str, ...]:
 
     model: on the meta device. Empty for a model whose tensors transformers does not name.
     """
-    if not has_processor(header.architecture):
-        return ()
-    try:
-        processor, names = map_names(header.architecture, model, model.config)
-    except NotImplementedError:  # of transformers, for a model that gguf-py does not know
+    processor, names = map_known_names(header.architecture, model)
+    if not names:
         return ()
     parameters = model.state_dict().keys()
     return tuple(
