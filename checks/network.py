@@ -6,7 +6,7 @@ import ipaddress
 
 from checks.machine import Machine, find_port_error
 from inference.finding import Finding, format_count
-from inference.process.unix_socket import is_unix_socket
+from inference.process.listen_address import is_unix_socket
 from settings.schema import Settings
 
 FIXES = (

@@ -17,6 +17,7 @@ scripts/setup.sh requirements-dev.txt
 # Meanwhile, because it waits for the network: what only slow tests need.
 if [[ " ${arguments[*]-} " == *" --slow "* ]]; then
     scripts/install_test_tools.sh &
+    tools=$!
     "$VENV_PYTHON" -m tests.clients.environments >/dev/null 2>&1 &
 fi
 "$VENV_PYTHON" -m ruff format --check .
@@ -28,6 +29,7 @@ unset PYTHONDONTWRITEBYTECODE
 "$VENV_PYTHON" -m inference.native.build >/dev/null 2>&1 &
 "$VENV_PYTHON" -m pytest --collect-only ${arguments[@]+"${arguments[@]}"} >/dev/null 2>&1 &
 "$VENV_PYTHON" -m mypy
+[ -z "${tools-}" ] || wait "$tools"  # fails if it has failed
 wait
 # Counted before OMP_NUM_THREADS is set, which nproc takes for the number of cores. macOS has no nproc.
 cores=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)

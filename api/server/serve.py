@@ -20,9 +20,9 @@ from api.server.asgi_bridge import Bridge, Wsgi
 from api.server.early_checks import EarlyChecks
 from api.server.http_protocol import LimitedHttpProtocol
 from inference.models import Models
+from inference.process.listen_address import PORT_OPTION, is_unix_socket
 from inference.process.memory.heap_trimmer import trimming_heap
 from inference.process.time_slice import shorten_time_slice
-from inference.process.unix_socket import PORT_OPTION, is_unix_socket
 from settings.groups import HttpSettings
 
 KEEP_ALIVE_S = 60

@@ -12,7 +12,7 @@ from checks.nvidia_driver import find_driver
 from inference.finding import format_size, join_names
 from inference.model.load.device_dtype import serves_bfloat16
 from inference.process.filesystem import UNCOUNTED, inspect_folder
-from inference.process.unix_socket import PORT_OPTION, is_listening, is_unix_socket
+from inference.process.listen_address import PORT_OPTION, is_listening, is_unix_socket
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,8 @@ from inference.on_demand.load_progress import STALL_S, limit_stalls
 from inference.on_demand.managed_model import LoadFailed
 from inference.on_demand.model_adapters import ModelAdapters
 from inference.process.child_program import ROOT, SIGKILL, launch_command, signal_group
+from inference.process.listen_address import is_listening
 from inference.process.memory import memory_shortage
-from inference.process.unix_socket import is_listening
 from inference.remote.failures import UpstreamFailure
 from inference.remote.upstreams import link
 from inference.types import ModelInfo

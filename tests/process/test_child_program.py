@@ -28,7 +28,7 @@ MODULES = (
     "inference/process/child_program.py",
     "inference/process/file_lease.py",
     "inference/process/filesystem.py",
-    "inference/process/unix_socket.py",
+    "inference/process/listen_address.py",
     "tuning/jobs/process.py",
 )
 

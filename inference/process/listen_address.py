@@ -1,4 +1,4 @@
-"""Unix sockets and ports: how a setting names a socket, how a port is taken, and whether a server listens."""
+"""The address of a server: a Unix socket or a port, how it is taken, and whether a server listens there."""
 
 import socket
 import sys
