@@ -5,10 +5,13 @@ from dataclasses import dataclass
 import torch
 
 from inference.model.load.device_dtype import resolve_dtype, serves_bfloat16
+from inference.model.quantization.schemes import INT4, INT8, NONE, Q4_K_M, Q8_0
 from scripts.bench.models import config_of, num_parameters, vocab_size
 
 AUTO = "auto"
-NONE, *_ = QUANTIZE = "none", "int8", "int4"
+GGUF_FORMATS = Q8_0, Q4_K_M  # of a file that llama.cpp's quantizer makes and both engines load
+PRECISIONS = NONE, INT8, INT4
+QUANTIZE = *PRECISIONS, *GGUF_FORMATS
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +26,7 @@ class BenchOptions:
     speculate        most draft tokens per step in the workload `speculation`
     runner           the runner of our engine; AUTO: the one that is fastest at its start, which may vary
     profile          whether to profile our engine
-    quantize         NONE, int8 or int4
+    quantize         one of QUANTIZE
     engines_folder   where other engines are installed
     checkout         the folder of another version of this project, for the workload `checkouts`
     against          names of the other engines in the workload `engines`; empty: all

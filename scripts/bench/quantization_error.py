@@ -23,10 +23,9 @@ from inference.model.quantization.error import QuantError, measure_quant_error
 from inference.model.quantization.replace import replace_weights
 from inference.native.packed_matrix import PackedMatrix, ensure_library
 from scripts.bench.engines.llama_cpp import HOME, LLAMA_CPP
-from scripts.bench.engines.peer_engine import INT4, INT8
 from scripts.bench.load import random_token_ids
 from scripts.bench.models import SHAPES, build_model, vocab_size
-from scripts.bench.options import BenchOptions
+from scripts.bench.options import INT4, INT8, BenchOptions
 from scripts.bench.table import format_table
 
 PROMPTS, LENGTH = 2, 64  # of tokens

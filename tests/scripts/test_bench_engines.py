@@ -7,15 +7,14 @@ from pathlib import Path
 
 import pytest
 
-from scripts.bench import bandwidth, table
+from scripts.bench import bandwidth, server, table
 from scripts.bench.engine_under_test import EngineFailed, EngineSpec, EngineUnderTest
-from scripts.bench.engines import ENGINES
+from scripts.bench.engines import ENGINES, llama_cpp
 from scripts.bench.engines.converted_files import convert_once
-from scripts.bench.engines.peer_engine import PRECISIONS
 from scripts.bench.engines.subprocess_engine import SubprocessEngine
 from scripts.bench.load import Load, Request, Run
 from scripts.bench.models import byte_tokenizer, bytes_per_token, num_parameters
-from scripts.bench.options import BenchOptions
+from scripts.bench.options import QUANTIZE, BenchOptions
 from scripts.bench.process_tree import ProcessTree
 from scripts.bench.rounds import measure
 from scripts.bench.workload import BenchWorkload, Results
@@ -130,7 +129,21 @@ def test_only_installed_engines_that_support_the_precision_take_part(tmp_path: P
     assert [spec.name for spec in engines_workload.make_specs(replace(options, quantize="none"))] == [
         *("hearth", "generate", "continuous")
     ]
-    assert all(set(peer.weight_formats) <= set(PRECISIONS) for peer in ENGINES.values())
+    assert all(set(peer.weight_formats) <= set(QUANTIZE) for peer in ENGINES.values())
+
+
+def test_both_engines_load_the_same_gguf_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = replace(OPTIONS, engines_folder=str(tmp_path), quantize="q4_k_m", against=("llama.cpp",))
+    file = convert_once(options, "Q4_K_M.gguf", lambda path: ("touch", path))
+    tmp_path.joinpath("llama.cpp/build/bin").mkdir(parents=True)
+    tmp_path.joinpath("llama.cpp/build/bin/llama-server").touch()
+    commands: list[list[str]] = []
+    monkeypatch.setattr(llama_cpp, "ServerEngine", lambda command, *_: commands.append(command))
+    monkeypatch.setattr(server, "ServerEngine", lambda command, *_, **__: commands.append(command))
+    for spec in engines_workload.make_specs(options):
+        spec.start()
+    assert [command[command.index("--model") + 1] for command in commands] == [str(file)] * 2
+    assert "main.py" in commands[0] and "--quantize" not in commands[0]
 
 
 def test_converted_files_are_made_once_and_no_partial_file_stays(tmp_path: Path) -> None:

@@ -12,10 +12,10 @@ from scripts.bench.engine_under_test import EngineUnderTest, SpawnedEngine
 from scripts.bench.engines.ctranslate2 import CTRANSLATE2
 from scripts.bench.engines.llama_cpp import LLAMA_CPP
 from scripts.bench.engines.openvino import OPENVINO
-from scripts.bench.engines.peer_engine import BF16, PeerEngine, use_same_model
+from scripts.bench.engines.peer_engine import PeerEngine, use_same_model
 from scripts.bench.engines.vllm import VLLM
 from scripts.bench.generate import Generate
-from scripts.bench.options import BenchOptions
+from scripts.bench.options import NONE, BenchOptions
 
 BATCH = 16
 
@@ -35,7 +35,7 @@ ENGINES = {
         VLLM,
         OPENVINO,
         CTRANSLATE2,
-        PeerEngine("generate", {BF16: "bfloat16"}, "", use_same_model, start_generate),
-        PeerEngine("continuous", {BF16: "bfloat16"}, "", use_same_model, start_continuous),
+        PeerEngine("generate", {NONE: "bfloat16"}, "", use_same_model, start_generate),
+        PeerEngine("continuous", {NONE: "bfloat16"}, "", use_same_model, start_continuous),
     )
 }

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from scripts.bench.engines.converted_files import convert_once
-from scripts.bench.engines.peer_engine import INT8, PeerEngine
+from scripts.bench.engines.peer_engine import PeerEngine
 from scripts.bench.engines.subprocess_engine import driver_starter
 from scripts.bench.models import model_folder
-from scripts.bench.options import BenchOptions
+from scripts.bench.options import INT8, BenchOptions
 
 PYTHON, CONVERT = "ctranslate2/bin/python", "ctranslate2/bin/ct2-transformers-converter"
 

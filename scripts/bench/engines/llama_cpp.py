@@ -4,9 +4,9 @@ import sys
 from pathlib import Path
 
 from scripts.bench.engines.converted_files import convert_once
-from scripts.bench.engines.peer_engine import BF16, INT4, INT8, PeerEngine
+from scripts.bench.engines.peer_engine import PeerEngine
 from scripts.bench.models import model_folder
-from scripts.bench.options import BenchOptions
+from scripts.bench.options import INT4, INT8, NONE, Q4_K_M, Q8_0, BenchOptions
 from scripts.bench.server import ServerEngine
 
 HOME = "llama.cpp"
@@ -42,18 +42,17 @@ def make_gguf(options: BenchOptions, weight_format: str) -> Path:
             Path(options.engines_folder, HOME).resolve(),
         )
         return convert_once(options, "BF16.gguf", lambda file: (*convert, model_folder(options.model), file))
-    quantizer, bf16_file = (
-        Path(options.engines_folder, BINARIES, "llama-quantize"),
-        make_gguf(options, "BF16"),
-    )
+    quantizer = Path(options.engines_folder, BINARIES, "llama-quantize")
     return convert_once(
-        options, f"{weight_format}.gguf", lambda file: (quantizer, bf16_file, file, weight_format)
+        options,
+        f"{weight_format}.gguf",
+        lambda file: (quantizer, make_gguf(options, "BF16"), file, weight_format),
     )
 
 
 LLAMA_CPP = PeerEngine(
     "llama.cpp",
-    weight_formats={BF16: "BF16", INT8: "Q8_0", INT4: "Q4_0"},
+    weight_formats={NONE: "BF16", INT8: "Q8_0", INT4: "Q4_0", Q8_0: "Q8_0", Q4_K_M: "Q4_K_M"},
     required_file=f"{BINARIES}/llama-server",
     prepare_model=make_gguf,
     start=start,

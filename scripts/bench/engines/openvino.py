@@ -3,10 +3,10 @@
 from pathlib import Path
 
 from scripts.bench.engines.converted_files import convert_once
-from scripts.bench.engines.peer_engine import BF16, INT4, INT8, PeerEngine
+from scripts.bench.engines.peer_engine import PeerEngine
 from scripts.bench.engines.subprocess_engine import driver_starter
 from scripts.bench.models import model_folder
-from scripts.bench.options import BenchOptions
+from scripts.bench.options import INT4, INT8, NONE, BenchOptions
 
 PYTHON, EXPORT = "openvino/bin/python", "openvino/bin/optimum-cli"
 
@@ -25,7 +25,7 @@ def export_model(options: BenchOptions, weight_format: str) -> Path:
 
 OPENVINO = PeerEngine(
     "openvino",
-    {BF16: "fp16", INT8: "int8", INT4: "int4"},
+    {NONE: "fp16", INT8: "int8", INT4: "int4"},
     PYTHON,
     export_model,
     driver_starter(PYTHON, "openvino_genai"),

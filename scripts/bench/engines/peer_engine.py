@@ -9,14 +9,12 @@ from scripts.bench.engine_under_test import EngineSpec, EngineUnderTest
 from scripts.bench.models import model_folder
 from scripts.bench.options import BenchOptions
 
-BF16, INT8, INT4 = PRECISIONS = "bf16", "int8", "int4"
-
 
 @dataclass(frozen=True, slots=True)
 class PeerEngine:
     """Another engine.
 
-    weight_formats  by precision: the engine's own name of the format, for the PRECISIONS that it supports
+    weight_formats  by quantization: the engine's own name of the format, for those that it supports
     required_file   the engine is installed if this path exists below the engines folder; "": always installed
     prepare_model   (options, weight format) -> path of the model to load, which is converted if necessary
     start           (options, weight format, model path) -> the running engine
@@ -31,11 +29,10 @@ class PeerEngine:
     def is_installed(self, options: BenchOptions) -> bool:
         return not self.required_file or Path(options.engines_folder, self.required_file).exists()
 
-    def make_spec(self, options: BenchOptions, precision: str) -> EngineSpec:
-        prepare = partial(self.prepare_model, options, self.weight_formats[precision])
-        return EngineSpec(
-            self.name, lambda: self.start(options, self.weight_formats[precision], prepare()), prepare
-        )
+    def make_spec(self, options: BenchOptions) -> EngineSpec:
+        weight_format = self.weight_formats[options.quantize]
+        prepare = partial(self.prepare_model, options, weight_format)
+        return EngineSpec(self.name, lambda: self.start(options, weight_format, prepare()), prepare)
 
 
 def use_same_model(options: BenchOptions, weight_format: str) -> Path:

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
-from scripts.bench.engines.peer_engine import BF16, PeerEngine, use_same_model
-from scripts.bench.options import BenchOptions
+from scripts.bench.engines.peer_engine import PeerEngine, use_same_model
+from scripts.bench.options import NONE, BenchOptions
 from scripts.bench.server import MODEL_NAME, ServerEngine
 
 PYTHON, MODULE = "vllm/bin/python", "vllm.entrypoints.openai.api_server"
@@ -18,4 +18,4 @@ def start(options: BenchOptions, weight_format: str, model: Path) -> ServerEngin
     return ServerEngine(command, "/health", weight_format, settings | {"VLLM_CPU_NUM_OF_RESERVED_CPU": "0"})
 
 
-VLLM = PeerEngine("vllm", {BF16: "bfloat16"}, PYTHON, use_same_model, start)
+VLLM = PeerEngine("vllm", {NONE: "bfloat16"}, PYTHON, use_same_model, start)

@@ -1,16 +1,17 @@
 """Compares our server with the other installed engines, with weights of one precision at a time."""
 
+from dataclasses import replace
 from functools import partial
 from random import Random
 
 from scripts.bench import bandwidth
 from scripts.bench.engine_under_test import EngineSpec, SpawnedEngine
 from scripts.bench.engines import ENGINES
-from scripts.bench.engines.peer_engine import PRECISIONS
+from scripts.bench.engines.llama_cpp import LLAMA_CPP
 from scripts.bench.hearth import Hearth
 from scripts.bench.load import Load, Request, Run, equal_length_load, random_token_ids
 from scripts.bench.models import bytes_per_token, model_folder
-from scripts.bench.options import NONE, QUANTIZE, BenchOptions
+from scripts.bench.options import GGUF_FORMATS, NONE, PRECISIONS, BenchOptions
 from scripts.bench.server import start_hearth
 from scripts.bench.workload import BenchWorkload
 
@@ -38,18 +39,27 @@ def make_loads(options: BenchOptions, round_number: int) -> dict[str, Load]:
 
 
 def make_specs(options: BenchOptions) -> list[EngineSpec]:
-    precision = PRECISIONS[0] if options.quantize == NONE else options.quantize
-    specs = [EngineSpec("hearth", partial(start_hearth, options), partial(model_folder, options.model))]
+    specs = [make_hearth_spec(options)]
     if options.profile:
         specs.append(EngineSpec("hearth, in process", partial(SpawnedEngine, partial(Hearth, options))))
     for name, engine in ENGINES.items():
         if (
-            precision in engine.weight_formats
+            options.quantize in engine.weight_formats
             and name in (options.against or ENGINES)
             and engine.is_installed(options)
         ):
-            specs.append(engine.make_spec(options, precision))
+            specs.append(engine.make_spec(options))
     return specs
+
+
+def make_hearth_spec(options: BenchOptions) -> EngineSpec:
+    """Our server with the weights that the others have; in a GGUF format, with llama.cpp's own file."""
+    if options.quantize not in GGUF_FORMATS:
+        return EngineSpec("hearth", partial(start_hearth, options), partial(model_folder, options.model))
+    prepare = partial(LLAMA_CPP.prepare_model, options, LLAMA_CPP.weight_formats[options.quantize])
+    return EngineSpec(
+        "hearth", lambda: start_hearth(replace(options, model=str(prepare()), quantize=NONE)), prepare
+    )
 
 
 def decode_rate(run: Run) -> float:
@@ -82,5 +92,5 @@ ENGINES_WORKLOAD = BenchWorkload(
     make_specs,
     {"decode": decode_rate, "prefill": prefill_rate},
     measure_limit,
-    QUANTIZE,
+    PRECISIONS,
 )
