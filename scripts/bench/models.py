@@ -31,6 +31,7 @@ from scripts.decoder_numbers import decoder_numbers
 SEED = 1
 # The tokenizer classes of these model families add these tokens if they are missing.
 SPECIAL_TOKENS = ("<|endoftext|>", "<unk>", "<s>", "</s>")
+MERGED = "ĠĠ"  # of the merge that GGUF files of this vocabulary have, see drivers/convert.py
 CONTEXT_2K, CONTEXT_4K = {"max_position_embeddings": 2048}, {"max_position_embeddings": 4096}
 TIED = {"tie_word_embeddings": True}
 # Shapes of config.json on the Hub: Qwen2.5-0.5B, Llama-3.2-1B, Pythia-410m, Llama-3.1-8B.
@@ -133,8 +134,8 @@ def move_into_place(unfinished: Path, path: Path) -> None:
 
 
 def byte_tokenizer(vocab_size: int) -> PreTrainedTokenizerFast:
-    """A tokenizer with one token per byte, and other texts for the remaining ids."""
-    texts = [*sorted(pre_tokenizers.ByteLevel.alphabet())]
+    """A tokenizer with one token per byte, MERGED, and other texts for the remaining ids."""
+    texts = [*sorted(pre_tokenizers.ByteLevel.alphabet()), MERGED]
     texts += [f"w{id}" for id in range(len(texts), vocab_size - len(SPECIAL_TOKENS))] + [*SPECIAL_TOKENS]
     tokenizer = Tokenizer(tokenizer_models.BPE(vocab={text: id for id, text in enumerate(texts)}, merges=[]))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)

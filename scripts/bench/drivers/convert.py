@@ -2,8 +2,8 @@
 
 SOURCE is the source folder of llama.cpp, whose converter is used. The converter identifies a tokenizer by the
 token ids of a test text and refuses unknown tokenizers. The benchmark's prompts are token ids, so the
-tokenizer is never used, and it is declared as GPT-2's. llama.cpp requires at least one merge, so a merge that
-never applies is added.
+tokenizer is never used, and it is declared as GPT-2's. llama.cpp requires at least one merge, so the merge of
+models.MERGED is added.
 """
 
 import runpy
@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-MERGE = "Ġ Ġ"
+MERGE = "Ġ Ġ"  # both and what they become are in the vocabulary, as our server requires
 
 
 def main(source: str, folder: str, file: str) -> None:
