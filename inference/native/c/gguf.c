@@ -24,34 +24,44 @@ static uint8_t *group_at(const Matrix *of, int panel, int group)
     return (uint8_t *)of->values + ((size_t)panel * (of->padded / GROUP) + group) * BITS[of->dtype] * LINE_BYTES;
 }
 
-/* The byte of a line that has input k of output n. */
-static int byte_in_line(int k, int n)
+/* Write the codes of a group of output n, into planes of zeros. */
+static void write_codes(uint8_t *group, int bits, int n, const uint8_t codes[GROUP])
 {
-    return n * QUAD + k % QUAD;
-}
-
-static void write_code(uint8_t *group, int bits, int k, int n, int code)
-{
-    const int q = k / QUAD;
+    uint32_t quads[QUADS];
+    memcpy(quads, codes, sizeof quads);
     for (int width = WIDEST_PLANE, up = 0; width; width /= 2)
         if (bits & width) {
-            uint8_t *line = group + (up + PLANE_LINE(width, q)) * LINE_BYTES;
-            line[byte_in_line(k, n)] |= (uint8_t)((code >> up & ((1 << width) - 1)) << PLANE_SHIFT(width, q));
+            for (int q = 0; q < QUADS; q++) {
+                uint8_t *at = group + (up + PLANE_LINE(width, q)) * LINE_BYTES + n * QUAD;
+                uint32_t word;
+                memcpy(&word, at, sizeof word);
+                word |= (quads[q] >> up & PLANE_MASK(width)) << PLANE_SHIFT(width, q);
+                memcpy(at, &word, sizeof word);
+            }
             up += width;
         }
 }
 
-static inline __attribute__((always_inline)) int read_code(const uint8_t *group, const int bits, int k, int n)
+/* Read the codes of quad q of `count` outputs from n on, a byte for each input. */
+static inline void read_quad(uint32_t *codes, const uint8_t *group, int bits, int q, int n, int count)
 {
-    const int q = k / QUAD;
-    int code = 0;
+    memset(codes, 0, count * sizeof *codes);
     for (int width = WIDEST_PLANE, up = 0; width; width /= 2)
         if (bits & width) {
-            const uint8_t *line = group + (up + PLANE_LINE(width, q)) * LINE_BYTES;
-            code |= (line[byte_in_line(k, n)] >> PLANE_SHIFT(width, q) & ((1 << width) - 1)) << up;
+            const uint8_t *line = group + (up + PLANE_LINE(width, q)) * LINE_BYTES + n * QUAD;
+            for (int i = 0; i < count; i++) {
+                uint32_t word;
+                memcpy(&word, line + i * QUAD, sizeof word);
+                codes[i] |= (word >> PLANE_SHIFT(width, q) & PLANE_MASK(width)) << up;
+            }
             up += width;
         }
-    return code;
+}
+
+/* The code of input i of a quad. */
+static inline int code_of(uint32_t quad, int i)
+{
+    return quad >> 8 * i & 255;
 }
 
 typedef struct Packing {
@@ -65,9 +75,11 @@ static void pack_block(const Matrix *to, int panel, int n, int number, const voi
 {
     const int dtype = to->dtype, groups = BLOCK_GROUPS[dtype];
     gguf_write_scales(dtype, scales_at(to, panel) + number * BLOCK_SCALE_BYTES[dtype], n, block);
-    for (int g = 0; g < groups; g++)
-        for (int k = 0; k < GROUP; k++)
-            write_code(group_at(to, panel, number * groups + g), BITS[dtype], k, n, gguf_code(dtype, block, g, k));
+    for (int g = 0; g < groups; g++) {
+        uint8_t codes[GROUP];
+        gguf_codes(codes, dtype, block, g);
+        write_codes(group_at(to, panel, number * groups + g), BITS[dtype], n, codes);
+    }
 }
 
 static int blocks_of(const Matrix *matrix)
@@ -156,8 +168,12 @@ void gguf_row(const Matrix *of, int panel, int n, float *row)
         const int group = first / GROUP;
         const GroupScales scales = gguf_scales(dtype, scales_at(of, panel), group, first / HALF % 2);
         const uint8_t *codes = group_at(of, panel, group);
-        for (int k = first; k < first + HALF && k < of->inputs; k++)
-            row[k] = value_of(dtype, read_code(codes, BITS[dtype], k % GROUP, n), scales, n);
+        for (int k = first; k < first + HALF && k < of->inputs; k += QUAD) {
+            uint32_t quad;
+            read_quad(&quad, codes, BITS[dtype], k % GROUP / QUAD, n, 1);
+            for (int i = 0; i < QUAD && k + i < of->inputs; i++)
+                row[k + i] = value_of(dtype, code_of(quad, i), scales, n);
+        }
     }
 }
 
@@ -167,8 +183,12 @@ void gguf_tile(Tile tile, const Matrix *of, int panel, int group)
     const uint8_t *codes = group_at(of, panel, group);
     for (int first = 0; first < GROUP; first += HALF) {
         const GroupScales scales = gguf_scales(dtype, scales_at(of, panel), group, first / HALF);
-        for (int k = first; k < first + HALF; k++)
-            for (int n = 0; n < PANEL; n++)
-                tile[k][n] = value_of(dtype, read_code(codes, BITS[dtype], k, n), scales, n);
+        for (int k = first; k < first + HALF; k += QUAD) {
+            uint32_t quads[PANEL];
+            read_quad(quads, codes, BITS[dtype], k / QUAD, 0, PANEL);
+            for (int i = 0; i < QUAD; i++)
+                for (int n = 0; n < PANEL; n++)
+                    tile[k + i][n] = value_of(dtype, code_of(quads[n], i), scales, n);
+        }
     }
 }

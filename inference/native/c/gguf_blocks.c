@@ -1,4 +1,4 @@
-/* The blocks of GGUF tensors: their layouts (ggml-common.h), where they have the codes, and their scales. */
+/* The blocks of GGUF tensors: their layouts (ggml-common.h), their codes and scales. */
 #include "gguf_blocks.h"
 
 #include <string.h>
@@ -31,67 +31,106 @@ size_t gguf_block_bytes(int dtype)
     return BYTES[dtype];
 }
 
-static int nibble(uint8_t both, int upper)
-{
-    return upper ? both >> 4 : both & 15;
-}
-
 /* Of a block of one group: the first half is in the low nibbles. */
-static int low_first(const uint8_t codes[HALF], int k)
+static void low_first(uint8_t to[GROUP], const uint8_t codes[HALF])
 {
-    return nibble(codes[k % HALF], k / HALF);
+    for (int k = 0; k < HALF; k++) {
+        to[k] = codes[k] & 15;
+        to[HALF + k] = codes[k] >> 4;
+    }
 }
 
 /* Of a block of the K formats: two groups share their bytes. */
-static int in_pairs(const uint8_t codes[CODES / 2], int g, int k)
+static void in_pairs(uint8_t to[GROUP], const uint8_t codes[GROUP], int second)
 {
-    return nibble(codes[g / 2 * GROUP + k], g % 2);
+    for (int k = 0; k < GROUP; k++)
+        to[k] = second ? codes[k] >> 4 : codes[k] & 15;
 }
 
-/* Two bits of a block of the K formats: four groups share their bytes. */
-static int in_fours(const uint8_t codes[CODES / 4], int g, int k)
+/* Add bits `up` and the next from two bits of a block of the K formats: four groups share their bytes. */
+static void add_in_fours(uint8_t to[GROUP], int up, const uint8_t codes[CODES / 4], int g)
 {
-    return codes[g / 4 * GROUP + k] >> g % 4 * 2 & 3;
+    for (int k = 0; k < GROUP; k++)
+        to[k] |= (codes[g / 4 * GROUP + k] >> g % 4 * 2 & 3) << up;
 }
 
-static int bit(const uint8_t *bits, int number)
+/* Add bit `up` from the bits of a block of one group. */
+static void add_bits(uint8_t to[GROUP], int up, const uint8_t bits[GROUP / 8])
 {
-    return bits[number / 8] >> number % 8 & 1;
+    for (int k = 0; k < GROUP; k++)
+        to[k] |= (bits[k / 8] >> k % 8 & 1) << up;
 }
 
-static int code_q3_k(const BlockQ3K *block, int g, int k)
+/* Add bit `up` from bit g of the bytes of a block of the K formats. */
+static void add_bit_of_group(uint8_t to[GROUP], int up, const uint8_t bits[GROUP], int g)
 {
-    return in_fours(block->codes, g, k) | (block->third_bits[k] >> g & 1) << 2;
+    for (int k = 0; k < GROUP; k++)
+        to[k] |= (bits[k] >> g & 1) << up;
 }
 
-static int code_q5_k(const BlockQ5K *block, int g, int k)
+static void codes_q8_0(uint8_t to[GROUP], const BlockQ8 *block)
 {
-    return in_pairs(block->codes, g, k) | (block->fifth_bits[k] >> g & 1) << 4;
+    for (int k = 0; k < GROUP; k++)
+        to[k] = (uint8_t)(block->codes[k] + ZERO[Q8_0]);
 }
 
-static int code_q6_k(const BlockQ6K *block, int g, int k)
+static void codes_q5_0(uint8_t to[GROUP], const BlockQ5 *block)
 {
-    const int low = nibble(block->low[g / 4 * 2 * GROUP + g % 2 * GROUP + k], g / 2 % 2);
-    return low | in_fours(block->high, g, k) << 4;
+    low_first(to, block->codes);
+    add_bits(to, 4, block->fifth_bits);
 }
 
-int gguf_code(int dtype, const void *block, int g, int k)
+static void codes_q5_1(uint8_t to[GROUP], const BlockQ51 *block)
 {
-    const BlockQ5 *five = block;
-    const BlockQ51 *five_with_min = block;
+    low_first(to, block->codes);
+    add_bits(to, 4, block->fifth_bits);
+}
+
+static void codes_q2_k(uint8_t to[GROUP], const BlockQ2K *block, int g)
+{
+    memset(to, 0, GROUP);
+    add_in_fours(to, 0, block->codes, g);
+}
+
+static void codes_q3_k(uint8_t to[GROUP], const BlockQ3K *block, int g)
+{
+    memset(to, 0, GROUP);
+    add_in_fours(to, 0, block->codes, g);
+    add_bit_of_group(to, 2, block->third_bits, g);
+}
+
+static void codes_q4_k(uint8_t to[GROUP], const BlockQ4K *block, int g)
+{
+    in_pairs(to, block->codes + g / 2 * GROUP, g % 2);
+}
+
+static void codes_q5_k(uint8_t to[GROUP], const BlockQ5K *block, int g)
+{
+    in_pairs(to, block->codes + g / 2 * GROUP, g % 2);
+    add_bit_of_group(to, 4, block->fifth_bits, g);
+}
+
+static void codes_q6_k(uint8_t to[GROUP], const BlockQ6K *block, int g)
+{
+    in_pairs(to, block->low + (g / 4 * 2 + g % 2) * GROUP, g / 2 % 2);
+    add_in_fours(to, 4, block->high, g);
+}
+
+void gguf_codes(uint8_t to[GROUP], int dtype, const void *block, int g)
+{
     switch (dtype) {
-    case Q8_0: return ((const BlockQ8 *)block)->codes[k] + ZERO[Q8_0];
-    case Q4_1: return low_first(((const BlockQ41 *)block)->codes, k);
-    case Q5_0: return low_first(five->codes, k) | bit(five->fifth_bits, k) << 4;
-    case Q5_1: return low_first(five_with_min->codes, k) | bit(five_with_min->fifth_bits, k) << 4;
-    case Q2_K: return in_fours(((const BlockQ2K *)block)->codes, g, k);
-    case Q3_K: return code_q3_k(block, g, k);
-    case Q4_K: return in_pairs(((const BlockQ4K *)block)->codes, g, k);
-    case Q5_K: return code_q5_k(block, g, k);
-    case Q6_K: return code_q6_k(block, g, k);
-    case IQ4_XS: return low_first(((const BlockIQ4XS *)block)->codes + g * HALF, k);
-    case MXFP4: return low_first(((const BlockMXFP4 *)block)->codes, k);
-    default: return low_first(((const BlockQ4 *)block)->codes, k);
+    case Q8_0: codes_q8_0(to, block); break;
+    case Q4_1: low_first(to, ((const BlockQ41 *)block)->codes); break;
+    case Q5_0: codes_q5_0(to, block); break;
+    case Q5_1: codes_q5_1(to, block); break;
+    case Q2_K: codes_q2_k(to, block, g); break;
+    case Q3_K: codes_q3_k(to, block, g); break;
+    case Q4_K: codes_q4_k(to, block, g); break;
+    case Q5_K: codes_q5_k(to, block, g); break;
+    case Q6_K: codes_q6_k(to, block, g); break;
+    case IQ4_XS: low_first(to, ((const BlockIQ4XS *)block)->codes + g * HALF); break;
+    case MXFP4: low_first(to, ((const BlockMXFP4 *)block)->codes); break;
+    default: low_first(to, ((const BlockQ4 *)block)->codes);
     }
 }
 

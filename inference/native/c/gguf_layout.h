@@ -22,6 +22,9 @@ enum { WIDEST_PLANE = 8, SUPER_GROUPS = 8 };    /* bits; groups of a block of th
 #define PLANE_LINE(width, q) ((q) % (width))
 #define PLANE_SHIFT(width, q) ((q) / (width) * (width))
 
+/* Codes of `width` bits in each byte of a word, which are those of a quad. */
+#define PLANE_MASK(width) (0x01010101u * ((1u << (width)) - 1))
+
 /* Q8_0, Q4_0, Q5_0, IQ4_NL. Scales are float16, here and below. */
 typedef struct ScalesOnly {
     uint16_t scale[PANEL];

@@ -57,13 +57,12 @@ static inline Strip floats_of(IntStrip values)
 /* Write the codes of a quad of inputs, a byte each, into the planes of a group. */
 static inline void write_quad(const Target *to, uint8_t *group, int q, WordStrip codes)
 {
-    enum { EACH_BYTE = 0x01010101 };
     for (int width = WIDEST_PLANE, up = 0; width; width /= 2)
         if (BITS[to->dtype] & width) {
             uint8_t *line = group + (up + PLANE_LINE(width, q)) * LINE_BYTES + to->n * QUAD;
             WordStrip words;
             memcpy(&words, line, sizeof words);
-            words |= (codes >> up & EACH_BYTE * ((1u << width) - 1)) << PLANE_SHIFT(width, q);
+            words |= (codes >> up & PLANE_MASK(width)) << PLANE_SHIFT(width, q);
             memcpy(line, &words, sizeof words);
             up += width;
         }

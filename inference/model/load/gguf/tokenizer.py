@@ -1,7 +1,7 @@
 """The tokenizer of a GGUF file: transformers converts it once, later loads read it from the cache folder.
 
-To convert it takes seconds: the file's vocabulary is read word by word. What is kept is a folder of tokenizer
-files that gives the same tokenizer, beside a file with their digest.
+To convert a large vocabulary takes a second. What is kept is a folder of tokenizer files that gives the same
+tokenizer, beside a file with their digest.
 """
 
 import contextlib
@@ -45,7 +45,10 @@ def read_gguf_tokenizer(source: Path, trust_remote_code: bool) -> Any:
             return open_tokenizer(folder, trust_remote_code=False)
         except Exception as error:  # of transformers, for files that are not whole
             log.warning("the kept tokenizer of %s is converted again: %s", source.name, named_error(error))
-    with open_as_one_file(source):
+    # gguf's package takes time to import, and later loads do not need it.
+    from inference.model.load.gguf.array_reader import arrays_read_at_once
+
+    with open_as_one_file(source), arrays_read_at_once():
         tokenizer = open_tokenizer(source.parent, trust_remote_code, gguf_file=source.name)
     if folder is not None:
         with contextlib.suppress(OSError):
