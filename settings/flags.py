@@ -15,10 +15,11 @@ from settings.adapter_list import to_scaled_adapters
 from settings.aliases import ALIASES, SERVE_SPELLINGS, SPELLINGS, UNSUPPORTED
 from settings.aliases.convert import QUANTIZED_PRECISIONS
 from settings.aliases.h2ogpt import OF_ENTRY
-from settings.schema import BOOLEANS, TYPES, BadSetting, describe, is_list, is_switch, parse_bool
+from settings.schema import TYPES, BadSetting
 from settings.sources import FLAG_NAMES, Source, flag_name
 from settings.sources import FLAGS as PLACE
 from settings.unknown_names import describe_unknown
+from settings.value_types import BOOLEANS, describe, is_list, is_switch, parse_bool
 
 ACTIONS = {
     "--check": "report whether the model will run here, then exit with code 0 or 1",

@@ -14,8 +14,9 @@ from settings.entry_values import BadEntry
 from settings.local_model import LocalModel
 from settings.model_list import ServedModels, single_model
 from settings.rules import check
-from settings.schema import NAMES, SECRETS, TYPES, BadSetting, Settings, describe, parse
+from settings.schema import NAMES, SECRETS, TYPES, BadSetting, Settings
 from settings.unknown_names import describe_unknown
+from settings.value_types import describe, parse
 
 FLAGS = "flags"
 KNOWN_NAMES = frozenset({*TYPES, *EVERYWHERE})

@@ -7,7 +7,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from settings.schema import AT_LOAD, PositiveInt, parse, parse_bool
+from settings.schema import AT_LOAD
+from settings.value_types import PositiveInt, parse, parse_bool
 
 MAX_SPECULATE = 16
 DRAFT_METHOD = "draft_model"  # of vLLM's --speculative-config
