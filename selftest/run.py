@@ -190,7 +190,7 @@ def describe_position(prompt_index: int, position: int) -> str:
 
 def check_full_batch(engine: Engine, requests: list[GenerationRequest], times: TokenTimes) -> Finding:
     """Run a full batch, with fewer tokens than the token budget if that would take too long."""
-    num_tokens = clamp(1, MAX_SECONDS / 2 / times.prompt_token_s, engine.core.scheduler.token_budget)
+    num_tokens = clamp(1, MAX_SECONDS / 2 / times.prompt_token_s, engine.core.scheduler.limits.token_budget)
     full_batch = run_full_batch(
         engine, max((request.prompt_token_ids for request in requests), key=len), num_tokens
     )

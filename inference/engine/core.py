@@ -212,7 +212,7 @@ class EngineCore:
 
     def _update_from_output(self, results: SequenceOf[StepResult]) -> None:
         """Append the step's results to the sequences and queue their outputs."""
-        self.scheduler.record_success()
+        self.scheduler.limits.record_success()
         # From the last row down: freeing a row then never moves a row that is freed later in this loop.
         for result in reversed(results):
             sequence = result.sequence

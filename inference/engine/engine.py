@@ -24,7 +24,6 @@ from inference.engine.options import EngineOptions
 from inference.engine.output_queue import Post
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.scheduling.admission_control import AdmissionControl
-from inference.engine.scheduling.scheduler import adapter_names
 from inference.engine.sequence import POOLING, Matcher, OutputSink, PromptLogprob, Sequence
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
@@ -201,7 +200,7 @@ class Engine:
             kv_reserved=sum(min(sequence.max_len, kv_cache_manager.context) for sequence in running),
             kv_touched=kv_cache_manager.touched_tokens,
             background_tasks=len(self.core.background_queue.tasks),
-            token_budget=scheduler.token_budget,
+            token_budget=scheduler.limits.token_budget,
             preemptions=scheduler.preemptions,
             **asdict(self.core.counters),
         )
@@ -264,3 +263,8 @@ class Engine:
                 self._handle(command)
         self.core.end_all(error)
         log.info("engine stopped reason=%s", error.message)
+
+
+def adapter_names(sequences: Iterable[Sequence]) -> tuple[str, ...]:
+    """The names of the sequences' adapters, each once and in order."""
+    return tuple(sorted({sequence.request.adapter or "" for sequence in sequences} - {""}))

@@ -255,7 +255,7 @@ class ModelStep:
         can_repeat = self.runner.capabilities.chunked_prefill
         for group in halves(scheduler_output) if can_repeat else map(self._restart, scheduler_output):
             try:
-                results += ModelStep.execute_once(self, group, ())
+                results += self.execute_once(group, ())
             except Exception:
                 log.exception("part of a step failed sequences=%d", len(group))
                 results += self._bisect(group)

@@ -15,7 +15,7 @@ from inference.engine.kv.manager import KVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.overlap_pipeline import OverlapPipeline
 from inference.engine.pipeline import Proposer
-from inference.engine.scheduling import scheduler
+from inference.engine.scheduling import step_limits
 from inference.engine.sequence import Sequence
 from inference.engine_stats import EngineCounters, StepStats
 from inference.model.batch import CacheOp, Runner
@@ -152,4 +152,4 @@ class EngineProbe:
 
     def set_recovery_steps(self, patch: pytest.MonkeyPatch, steps: int) -> None:
         """Restores the limits after this many successful steps after an out-of-memory step."""
-        patch.setattr(scheduler, "STEPS_TO_RECOVER", steps)
+        patch.setattr(step_limits, "STEPS_TO_RECOVER", steps)

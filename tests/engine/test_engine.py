@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from inference.engine.engine import Engine
+from inference.engine.engine import Engine, adapter_names
 from inference.engine.options import EngineOptions
-from inference.engine.scheduling.scheduler import Scheduler
+from inference.engine.scheduling.step_limits import StepLimits
 from inference.engine.sequence import PromptLogprob, Sequence
 from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
 from inference.model.batch import Clear
 from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, GreedySampler, RecordingSink
 from tests.engine.engine_probe import EngineProbe
 from tests.engine.generation_requests import make_request
+from tests.engine.scheduler_bench import make_sequence
 
 Make = Callable[..., Bench]
 LONG = [7] * 60
@@ -426,14 +427,20 @@ def test_a_dead_engine_fails_every_request_and_gives_the_reason(
 ) -> None:
     sinks, is_submitted = [RecordingSink(), RecordingSink()], threading.Event()
 
-    def fail(scheduler: Scheduler) -> None:
+    def fail(limits: StepLimits) -> None:
         is_submitted.wait(10)
         raise RuntimeError("no step succeeds")
 
-    monkeypatch.setattr(Scheduler, "record_success", fail)
+    monkeypatch.setattr(StepLimits, "record_success", fail)
     engine.submit([make_request((3,), 60)], sinks[:1])
     engine.submit([make_request((3,), 60)], sinks[1:])
     is_submitted.set()
     wait(lambda: engine.closed_reason and all(sink.has_ended for sink in sinks))
     assert all(isinstance(sink.outputs[-1].error, Internal) for sink in sinks)
     assert "restarted" in engine.closed_reason
+
+
+def test_the_adapters_of_sequences_are_named_once_and_in_order() -> None:
+    sequences = [make_sequence(4, adapter=name) for name in ("poet", None, "cook", "poet")]
+    assert adapter_names(sequences) == ("cook", "poet")
+    assert adapter_names([]) == ()

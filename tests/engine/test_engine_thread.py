@@ -93,7 +93,7 @@ def test_two_engines_share_a_thread_and_one_fails_or_stops_without_the_other(
     for engine, of_engine in sinks.items():
         engine.start(worker)
         engine.submit([make_request((3, 4), 40), make_request((5,), 40)], of_engine[:2])
-    monkeypatch.setattr(failing.core.scheduler, "record_success", None, raising=False)
+    monkeypatch.setattr(failing.core.scheduler.limits, "record_success", None, raising=False)
     failing.submit([make_request((6,), 40)], sinks[failing][2:])
     wait_until(lambda: failing.closed_reason and all(sink.has_ended for sink in sinks[failing]))
     sound.submit([make_request((6,), 40)], sinks[sound][2:])

@@ -29,8 +29,8 @@ def shrink_next_step(
         scheduler.reset(cache_ops)
     log.warning(
         "step out of memory token_budget=%d max_running=%d kv_capacity=%d error=%r",
-        scheduler.token_budget,
-        scheduler.max_running,
+        scheduler.limits.token_budget,
+        scheduler.limits.max_running,
         kv_cache_manager.kv_capacity,
         error,
     )

@@ -15,6 +15,7 @@ from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.scheduling.pooling_policy import PoolingPolicy
+from inference.engine.scheduling.step_limits import StepLimits
 from inference.engine.scheduling.step_time_limit import StepTimeLimit
 from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
 from inference.engine.sequence import PRIORITIES, Sequence
@@ -24,8 +25,6 @@ SchedulerOutput = list[tuple[Sequence, int]]  # (sequence, tokens to compute), i
 
 MIN_CONCURRENT_PROMPTS = 4  # prompts that run at once at least: a long one must not block short ones
 PROMPT_LOGPROB_CHUNK = 256  # tokens per step of a prompt with logprobs: each yields a row of logits (V,)
-MIN_BUDGET = 16  # smallest budget after running out of memory
-STEPS_TO_RECOVER = 256  # successful steps after which the limits are restored
 
 
 @dataclass(slots=True)
@@ -39,14 +38,13 @@ class PromptLoad:
 class Scheduler:
     """`running` have rows and are ordered by age; `waiting` have none and are in the order of admission.
 
-    token_budget      tokens a step computes: each decoding sequence gets one, prompts share the rest
+    limits            how much a step may compute, and how many sequences may run at once
     whole_prompts     each prompt is computed in one step: one prompt of any length, or several that fit the
                       budget together
-    max_running       how many sequences may run at once; reduced after running out of memory
     newly_scheduled   the sequences that got a row in the last call of `schedule`
     admission_policy  when waiting sequences may join; None: at once
     pooling_policy    which sequences may compute and join; None: all
-    step_time_limit   how many prompt tokens a step computes beside running answers; None: token_budget
+    step_time_limit   how many prompt tokens a step computes beside running answers; None: any
     step_budget       tokens that the last scheduled step may compute
     chunking          how prompts are split into chunks
     groups_adapters   whether sequences with the same adapter are adjacent in a step
@@ -67,16 +65,14 @@ class Scheduler:
         self.running: list[Sequence] = []
         self.waiting: list[Sequence] = []
         self.newly_scheduled: list[Sequence] = []
-        self.token_budget = self.max_batch_tokens = max_batch_tokens
+        self.limits = StepLimits(max_batch_tokens, kv_cache_manager.max_sequences)
         self.whole_prompts = whole_prompts
         self.chunking = chunking
-        self.max_running = kv_cache_manager.max_sequences
         self.pooling_policy: PoolingPolicy | None = None
         self.step_time_limit = step_time_limit
         self.step_budget = max_batch_tokens
         self.groups_adapters = isinstance(kv_cache_manager, PagedKVCacheManager)
         self.preemptions = 0
-        self._steps_since_oom = 0
 
     def schedule(self) -> SchedulerOutput:
         """The sequences of the next step and their token counts, in the order of their rows.
@@ -91,24 +87,9 @@ class Scheduler:
         short, the output is empty, because the tokens in flight may end sequences and so free memory.
         """
         self.newly_scheduled = []
-        while not self.kv_cache_manager.grow():
-            if any(sequence.num_in_flight_tokens for sequence in self.running):
-                return []
-            self.preempt(self.running[-1])
-        scheduler_output: SchedulerOutput = []
-        prompts: list[Sequence] = []
-        context = self.kv_cache_manager.context
-        running: SequenceOf[Sequence] = self.running
-        if self.pooling_policy is not None:
-            running = self.pooling_policy.select_running(running)
-        for sequence in sorted(running, key=row_of):
-            num_tokens = sequence.num_schedulable_tokens(context)
-            if num_tokens and self.chunking.chunk_size:
-                num_tokens = self.chunking.num_next_tokens(sequence)
-            if num_tokens == 1 and not sequence.pooling:
-                scheduler_output.append((sequence, 1))
-            elif num_tokens:
-                prompts.append(sequence)
+        if not self._grow_memory():
+            return []
+        scheduler_output, prompts = self._divide_running()
         self.step_budget = self._limit_budget(num_answers=len(scheduler_output))
         prompt_budget = max(1, self.step_budget - len(scheduler_output))
         policy = self.admission_policy
@@ -143,17 +124,12 @@ class Scheduler:
         self.kv_cache_manager.free(sequence, reusable)
 
     def shrink_budget(self) -> Sequence | None:
-        """Halve the budget and run one sequence less after a step that ran out of memory.
+        """Lower the limits after a step that ran out of memory, and preempt the youngest of several.
 
-        STEPS_TO_RECOVER successful steps undo this. Returns the sequence that ran out of memory alone with
-        the smallest budget, if there is one.
+        Returns the sequence that ran out of memory alone with the smallest budget, if there is one.
         """
-        if len(self.running) == 1 and self.token_budget <= MIN_BUDGET and not self._steps_since_oom:
-            self._restore_limits()
+        if not self.limits.shrink(len(self.running)):
             return self.running[0]
-        self.token_budget = max(min(MIN_BUDGET, self.max_batch_tokens), self.token_budget // 2)
-        self.max_running = max(1, len(self.running) - 1)
-        self._steps_since_oom = 0
         if len(self.running) > 1:
             self.preempt(self.running[-1])
         return None
@@ -175,12 +151,6 @@ class Scheduler:
         self.waiting.clear()
         self.newly_scheduled = []
 
-    def record_success(self) -> None:
-        """Count a successful step; STEPS_TO_RECOVER successful steps in a row restore the limits."""
-        self._steps_since_oom += 1
-        if self._steps_since_oom == STEPS_TO_RECOVER:
-            self._restore_limits()
-
     def record_step(
         self, scheduler_output: SchedulerOutput, num_draft_tokens: int, end_s: float, duration_s: float
     ) -> None:
@@ -191,13 +161,40 @@ class Scheduler:
             num_prompt_tokens = sum(count for each, count in scheduler_output if count > 1 or each.pooling)
             self.step_time_limit.record_step(num_prompt_tokens, num_draft_tokens, duration_s)
 
+    def _grow_memory(self) -> bool:
+        """Preempt the youngest until the KV memory holds all running sequences.
+
+        Returns False while steps are in flight: their tokens may free memory.
+        """
+        while not self.kv_cache_manager.grow():
+            if any(sequence.num_in_flight_tokens for sequence in self.running):
+                return False
+            self.preempt(self.running[-1])
+        return True
+
+    def _divide_running(self) -> tuple[SchedulerOutput, list[Sequence]]:
+        """The running sequences that compute one token each, in the order of rows, and the prompts."""
+        decoding: SchedulerOutput = []
+        prompts: list[Sequence] = []
+        context = self.kv_cache_manager.context
+        running: SequenceOf[Sequence] = self.running
+        if self.pooling_policy is not None:
+            running = self.pooling_policy.select_running(running)
+        for sequence in sorted(running, key=row_of):
+            num_tokens = sequence.num_schedulable_tokens(context)
+            if num_tokens and self.chunking.chunk_size:
+                num_tokens = self.chunking.num_next_tokens(sequence)
+            if num_tokens == 1 and not sequence.pooling:
+                decoding.append((sequence, 1))
+            elif num_tokens:
+                prompts.append(sequence)
+        return decoding, prompts
+
     def _limit_budget(self, num_answers: int) -> int:
         """The tokens that the next step may compute, of which each of the running answers gets one."""
         limit = self.step_time_limit.max_prompt_tokens if self.step_time_limit and num_answers else None
-        return self.token_budget if limit is None else min(self.token_budget, num_answers + limit)
-
-    def _restore_limits(self) -> None:
-        self.token_budget, self.max_running = self.max_batch_tokens, self.kv_cache_manager.max_sequences
+        token_budget = self.limits.token_budget
+        return token_budget if limit is None else min(token_budget, num_answers + limit)
 
     def _admit_waiting(self, prompts: SequenceOf[Sequence], prompt_budget: int) -> list[Sequence]:
         """Admit waiting sequences. The running `prompts` already request a part of prompt_budget.
@@ -233,7 +230,7 @@ class Scheduler:
         return list(islice(candidates, self.kv_cache_manager.max_sequences))
 
     def _can_admit(self, sequence: Sequence, load: PromptLoad, prompt_budget: int) -> bool:
-        if len(self.running) >= self.max_running:
+        if len(self.running) >= self.limits.max_running:
             return False
         if self.whole_prompts:
             return not load.num_prompts or load.num_tokens + cost(sequence) <= prompt_budget
@@ -286,8 +283,3 @@ def cost(sequence: Sequence) -> int:
 
 
 id_of, row_of = attrgetter("id"), attrgetter("row")
-
-
-def adapter_names(sequences: Iterable[Sequence]) -> tuple[str, ...]:
-    """The names of the sequences' adapters, each once and in order."""
-    return tuple(sorted({sequence.request.adapter or "" for sequence in sequences} - {""}))

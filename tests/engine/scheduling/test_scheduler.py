@@ -1,12 +1,7 @@
 """The scheduler over contiguous memory, with integers alone: which sequence computes how many tokens."""
 
-from inference.engine.scheduling.scheduler import (
-    MIN_BUDGET,
-    PROMPT_LOGPROB_CHUNK,
-    STEPS_TO_RECOVER,
-    Scheduler,
-    adapter_names,
-)
+from inference.engine.scheduling.scheduler import PROMPT_LOGPROB_CHUNK, Scheduler
+from inference.engine.scheduling.step_limits import MIN_BUDGET, STEPS_TO_RECOVER
 from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
 from inference.engine.sequence import Sequence
 from tests.engine.scheduler_bench import enqueue, make_scheduler, make_sequence, step
@@ -189,7 +184,7 @@ def test_running_out_of_memory_halves_the_budget_and_preempts_a_sequence() -> No
     scheduler = make_scheduler(budget=64)
     several = decoding(scheduler, 3)
     assert scheduler.shrink_budget() is None
-    assert scheduler.token_budget == 32 and scheduler.running == several[:2]
+    assert scheduler.limits.token_budget == 32 and scheduler.running == several[:2]
     step(scheduler)
     assert scheduler.running == several[:2]
 
@@ -199,22 +194,22 @@ def test_the_limits_are_restored_after_enough_good_steps() -> None:
     several = decoding(scheduler, 3)
     scheduler.shrink_budget()
     for _ in range(STEPS_TO_RECOVER):
-        scheduler.record_success()
+        scheduler.limits.record_success()
     step(scheduler)
-    assert scheduler.token_budget == 64 and scheduler.running == several
+    assert scheduler.limits.token_budget == 64 and scheduler.running == several
 
 
 def test_a_sequence_too_large_even_with_the_minimum_budget_is_returned() -> None:
     scheduler = make_scheduler(budget=64)
     (sequence,) = decoding(scheduler, 1)
     assert [scheduler.shrink_budget() for _ in range(3)] == [None, None, sequence]
-    assert scheduler.token_budget == 64 and MIN_BUDGET == 16
+    assert scheduler.limits.token_budget == 64 and MIN_BUDGET == 16
 
 
 def test_running_out_of_memory_again_much_later_ends_no_answer() -> None:
     scheduler = make_scheduler(budget=16)
     decoding(scheduler, 1)
-    scheduler.record_success()
+    scheduler.limits.record_success()
     assert scheduler.shrink_budget() is None
 
 
@@ -313,9 +308,3 @@ def test_no_sequence_is_preempted_while_steps_are_in_flight() -> None:
     first.num_in_flight_tokens = second.num_in_flight_tokens = 0
     first.num_pending_tokens = second.num_pending_tokens = 0
     assert scheduler.schedule() and scheduler.running == [first] and scheduler.preemptions == 1
-
-
-def test_the_adapters_of_sequences_are_named_once_and_in_order() -> None:
-    sequences = [make_sequence(4, adapter=name) for name in ("poet", None, "cook", "poet")]
-    assert adapter_names(sequences) == ("cook", "poet")
-    assert adapter_names([]) == ()
