@@ -30,7 +30,7 @@ BACKLOG = 2048
 CLOSE_TIMEOUT_S = 1  # time for connections to close after the drain
 # Seconds that the engine and the event loop wait for Python's lock while another thread computes, such as one
 # that reads a large body. A step takes the lock 24 times; Python's default, 5 ms, is as long as whole steps,
-# and 0.1 ms may cost throughput (docs/operations.md).
+# and 0.1 ms may cost throughput (docs/robustness.md).
 THREAD_SWITCH_S = 0.0005
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
