@@ -29,7 +29,8 @@ from checks.adapters import check_adapters, num_resident_values
 from checks.draft_model import check_draft_model, plan_draft_model
 from checks.machine import Machine, inspect
 from checks.memory.overhead import measure_overhead
-from checks.memory.plan import Plan, PlanRequest, make_plan, replan
+from checks.memory.plan import Plan, make_plan, replan
+from checks.memory.plan_request import PlanRequest
 from checks.network import check_network
 from checks.report import align_columns
 from checks.repository import check_access, check_licence, check_remote_code

@@ -9,7 +9,8 @@ from typing import Any
 from transformers.quantizers import AutoHfQuantizer
 
 from checks.machine import Machine
-from checks.memory.plan import Plan, keeps_mxfp4_experts, quantization_config
+from checks.memory.plan import Plan
+from checks.memory.planned_size import keeps_mxfp4_experts, quantization_config
 from inference.errors import error_line
 from inference.finding import Finding
 from inference.model.load.checkpoint_quantization import stays_quantized

@@ -4,7 +4,8 @@ Also that the file of IMATRIX can be read.
 """
 
 from checks.machine import Machine
-from checks.memory.plan import Plan, quantization_config
+from checks.memory.plan import Plan
+from checks.memory.planned_size import quantization_config
 from inference.finding import Finding
 from inference.model.load.checkpoint_quantization import stays_quantized
 from inference.model.quantization.imatrix import BadImatrix, read_imatrix

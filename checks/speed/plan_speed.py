@@ -7,7 +7,8 @@ import torch
 
 from checks.machine import Machine
 from checks.memory import try_build_on_meta
-from checks.memory.plan import Plan, quantization_config
+from checks.memory.plan import Plan
+from checks.memory.planned_size import quantization_config
 from checks.speed.cpu_rates import measure_cpu, sample_bytes
 from checks.speed.estimate import Speed, UnknownSpeed, estimate
 from checks.speed.gpu_rates import measure_gpu

@@ -10,11 +10,12 @@ from typing import Any
 
 import torch
 
-from checks.memory.plan import Plan, keeps_bits, keeps_mxfp4_experts
+from checks.memory.plan import Plan
+from checks.memory.planned_size import keeps_bits, keeps_mxfp4_experts
 from checks.speed.estimate import TokenWork
 from inference.model.gguf import kept_bits
 from inference.model.load.gguf.header import GgufTensor
-from inference.model.quantization.find_weights import WeightRole, find_weights
+from inference.model.quantization.find_weights import MATRIX, STACK, WeightRole, find_weights
 from inference.model.quantization.schemes import PACKED_BYTES, scheme_dtypes
 from inference.native.packed_matrix import STORED_DTYPES
 from inference.native.structs import NativeDtype
@@ -28,7 +29,6 @@ ACTIVE_EXPERTS_KEYS = (
     "top_k",
 )
 GGUF_HEAD, GGUF_EMBEDDING = "output.weight", "token_embd.weight"
-MATRIX, STACK = 2, 3  # dimensions of a matrix, and of those of a layer's experts
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from checks.machine import Machine
-from checks.memory.plan import Plan, PlanRequest, make_plan
+from checks.memory.plan import Plan, make_plan
+from checks.memory.plan_request import PlanRequest
 from hub.client import Hub
 from hub.repository import Repository
 from hub.resolve import find_model, from_folder

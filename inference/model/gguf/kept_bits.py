@@ -11,6 +11,7 @@ import torch
 
 from inference.model.load.gguf.header import GgufHeader, GgufTensor
 from inference.model.load.gguf.processors import has_processor
+from inference.model.quantization.find_weights import MATRIX, STACK
 from inference.model.quantization.schemes import BIAS, NONE, matrix_bytes
 from inference.native.build import NativeUnavailable
 from inference.native.cpu_levels import multiplies_bfloat16
@@ -47,7 +48,6 @@ DEQUANTIZED: Mapping[int, str] = {
     35: "TQ2_0",
     40: "NVFP4",
 }
-MATRIX, STACK = 2, 3  # dimensions of a matrix, and of those of a layer's experts
 
 log = logging.getLogger(__name__)
 

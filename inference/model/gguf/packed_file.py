@@ -18,19 +18,14 @@ from torch import Tensor
 
 from inference.model.gguf.blocks import Blocks
 from inference.model.gguf.expert_blocks import ExpertBlocks, StackRows, complete_stacks, stack_rows
-from inference.model.gguf.kept_bits import (
-    PACKED_DTYPES,
-    STACK,
-    dequantized_formats,
-    is_packable,
-    keeps_bits,
-)
+from inference.model.gguf.kept_bits import PACKED_DTYPES, dequantized_formats, is_packable, keeps_bits
 from inference.model.gguf.replace_blocks import FileBlocks, load_with_blocks
 from inference.model.load.formats import open_gguf
 from inference.model.load.gguf.header import GgufHeader, GgufTensor
 from inference.model.load.gguf.processors import map_names
 from inference.model.load.gguf.shards import Bytes, merged_header, read_files
 from inference.model.load.gguf.unused_tensors import check_all_used
+from inference.model.quantization.find_weights import STACK
 
 log = logging.getLogger(__name__)
 

@@ -3,9 +3,9 @@
 from math import prod
 from typing import Any
 
-from inference.model.gguf.kept_bits import MATRIX
 from inference.model.load.gguf.header import GgufHeader
 from inference.model.load.gguf.processors import map_known_names
+from inference.model.quantization.find_weights import MATRIX
 
 Mismatch = tuple[str, tuple[int, ...], tuple[int, ...]]
 

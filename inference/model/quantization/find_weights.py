@@ -16,7 +16,7 @@ from inference.native.packed_matrix import NATIVE_DTYPES
 Owner = tuple[nn.Module, str]  # a module, and the name of its parameter
 
 LINEAR = (nn.Linear, Conv1D)
-MATRIX, STACK = 2, 3  # dimensions of a weight
+MATRIX, STACK = 2, 3  # dimensions of a weight, and of the weights of a layer's experts
 # Names, in transformers' models, of the modules that route tokens to experts.
 ROUTERS = frozenset({"gate", "router", "classifier", "shared_expert_gate"})
 # An attribute of transformers' expert modules: whether their weights are (experts, inputs, outputs).

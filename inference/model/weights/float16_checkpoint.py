@@ -17,10 +17,10 @@ from inference.model.gguf.replace_blocks import load_with_blocks
 from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG
 from inference.model.load.formats import open_safetensors, read_safetensors, safetensors_files
 from inference.model.load.generation_config import read_generation_config
-from inference.model.quantization.find_weights import WeightRole, find_weights
+from inference.model.quantization.find_weights import MATRIX, WeightRole, find_weights
 from inference.native.structs import NativeDtype
 
-MATRIX, FLOAT16 = 2, "F16"  # dimensions; a dtype in the header of a file
+FLOAT16 = "F16"  # a dtype in the header of a file
 
 
 def has_float16_weights(source: Path) -> bool:

@@ -9,7 +9,8 @@ import torch
 from transformers import Qwen2MoeConfig, Qwen2MoeForCausalLM
 
 from checks.memory import try_build_on_meta
-from checks.memory.plan import Plan, PlanRequest, make_plan
+from checks.memory.plan import Plan, make_plan
+from checks.memory.plan_request import PlanRequest
 from checks.speed.shape import decoder_shape, layers_bytes, narrow, reduce_shape, skipped_products
 from checks.speed.work import TokenMatrix, token_matrices, token_work
 from hub.client import Hub
