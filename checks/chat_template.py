@@ -22,7 +22,8 @@ from inference.model.load.tokenizer import (
     read_chat_template,
     token_text,
 )
-from inference.text.chat_template import TEMPLATE_ERRORS, ChatTemplate, first_line
+from inference.text.chat_template import ChatTemplate, first_line
+from inference.text.template_features import TEMPLATE_ERRORS
 from inference.text.template_probes import MARKER, PROBE_CALL_MESSAGES, PROBE_MESSAGE, PROBE_TOOL
 from inference.types import Message
 
@@ -131,7 +132,7 @@ def template_file(plan: Plan) -> str:
 
 def find_template_error(chat: ChatTemplate) -> str:
     """Why the template cannot render a single user message; empty if it can."""
-    if chat.renders([PROBE_MESSAGE], 1, chat.uses_content_parts):
+    if chat.features.renders([PROBE_MESSAGE], 1):
         return ""
     try:
         chat.tokenizer.apply_chat_template([{"role": "user", "content": MARKER}], tokenize=False)
@@ -153,7 +154,7 @@ def describe_support(chat: ChatTemplate) -> str:
     supported = [
         name
         for name, messages, num_marks, tools in CONVERSATIONS
-        if chat.renders(messages, num_marks, chat.uses_content_parts, tools)
+        if chat.features.renders(messages, num_marks, tools)
     ]
     unsupported = [name for name, *_ in CONVERSATIONS if name not in supported]
     fallback_note = f"; {', '.join(unsupported)} as plain text" if unsupported else ""

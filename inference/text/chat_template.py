@@ -1,6 +1,6 @@
 """Renders conversations with the model's chat template, or in a plain format if the model has none.
 
-Detects what a template supports by rendering probes. Knows templates; knows no models.
+Rewrites what the template does not support: template_features.py detects that. Knows no models.
 """
 
 from collections.abc import Sequence
@@ -9,7 +9,6 @@ from functools import cached_property, partial, reduce
 from inspect import signature
 from typing import Any, get_args
 
-from jinja2 import TemplateError
 from transformers import PreTrainedTokenizerBase
 from transformers.utils.chat_template_utils import render_jinja_template
 
@@ -27,18 +26,9 @@ from inference.text.message_rewrites import (
 from inference.text.sandbox.budget import TemplateLimit
 from inference.text.sandbox.environment import bound_chat_templates
 from inference.text.special_tokens import MarkedText, SpecialTokenMarker
+from inference.text.template_features import TEMPLATE_ERRORS, TemplateFeatures
 from inference.text.template_messages import message_to_dict, renders_system, with_joined_parts
-from inference.text.template_probes import (
-    MARKER,
-    PART_CONVERSATIONS,
-    PART_MARKERS,
-    PROBE_CALL_MESSAGES,
-    PROBE_MESSAGE,
-    PROBE_REASONING,
-    PROBE_TEXT_ARGUMENTS,
-    PROBE_TOOL,
-    PROBE_TURNS,
-)
+from inference.text.template_probes import PROBE_MESSAGE, PROBE_TURNS
 from inference.types import Message, Role, TemplateOptions, Tool, ToolFormat
 
 PLAIN_TEMPLATE = (
@@ -47,17 +37,6 @@ PLAIN_TEMPLATE = (
 )
 PLAIN_REASON = "the model has no chat template: turns are written as User: and Assistant:"
 PLAIN_STOPS = ("\nUser:", "\nSystem:")
-
-# A template is third-party code and may raise any of these.
-TEMPLATE_ERRORS = (
-    TemplateError,
-    TypeError,
-    ValueError,
-    LookupError,
-    AttributeError,
-    ArithmeticError,
-    RecursionError,
-)
 
 DEFAULT_TEMPLATE = TemplateOptions()
 # Parameters of the functions that call a template. Users may set only `documents`.
@@ -82,11 +61,6 @@ class ChatTemplate:
     fallback_reason     why the plain format is used; empty if the model has a template
     limit_error         the limit that the template exceeds for every conversation; empty if it does not
     stops               stop strings of the plain format: without them the model would write the next turn
-    uses_content_parts  contents must be lists of parts, as for models of text and images
-    part_roles          by whether the prompt has tools: the roles whose messages may have several parts,
-                        because the template iterates over them
-    supports_tools      the template describes tools
-    supports_calls      the template renders tool calls and their results
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -98,12 +72,7 @@ class ChatTemplate:
         self.stops = PLAIN_STOPS if is_plain else ()
         self.limit_error = ""
         self.limit_error = self._find_limit_error()
-        self.uses_content_parts = not self.renders(
-            [PROBE_MESSAGE], 1, uses_content_parts=False
-        ) and self.renders([PROBE_MESSAGE], 1, uses_content_parts=True)
-        self.supports_tools = self.renders([PROBE_MESSAGE], 2, self.uses_content_parts, (PROBE_TOOL,))
-        self.supports_calls = self.renders(PROBE_CALL_MESSAGES, 2, self.uses_content_parts)
-        self.part_roles = {False: self._part_roles(()), True: self._part_roles((PROBE_TOOL,))}
+        self.features = TemplateFeatures(self._apply)
 
     def render(
         self,
@@ -125,59 +94,39 @@ class ChatTemplate:
             messages = with_system_first(
                 [Message("system", words.describe_tools(tools, prompt_format)), *messages]
             )
-        if tools_in_prompt or not self.supports_calls:
+        if tools_in_prompt or not self.features.supports_calls:
             messages = with_tools_as_text(messages, prompt_format)
-        if not all(map(has_object_arguments, messages)) and not self.supports_text_arguments:
+        if not all(map(has_object_arguments, messages)) and not self.features.supports_text_arguments:
             messages = with_object_arguments(messages)
         return self._render(messages, () if tools_in_prompt else tools, template)
 
     def describes_tools(self, tool_format: ToolFormat | None) -> bool:
         """Whether the model's template describes the tools. If not, tool_prompt.py does."""
-        return self.supports_tools and tool_format in (None, "json")
-
-    @cached_property
-    def supports_text_arguments(self) -> bool:
-        """The template renders the arguments of a call that are text and no JSON object."""
-        return self.renders(PROBE_TEXT_ARGUMENTS, 1, self.uses_content_parts)
-
-    @cached_property
-    def uses_thinking_parts(self) -> bool:
-        """The template renders reasoning as a content part of type thinking."""
-        try:
-            text = self._apply(PROBE_REASONING, self.uses_content_parts, (), uses_thinking_parts=True)
-        except TEMPLATE_ERRORS:
-            return False
-        return MARKER in text and "'type'" not in text and '"type"' not in text
+        return self.features.supports_tools and tool_format in (None, "json")
 
     def _check_roles(self, messages: Messages) -> None:
         """Raise BadRequest for a role that the template does not render."""
         checked_roles: set[str] = set(KNOWN_ROLES)
         for i, message in enumerate(messages):
-            if message.role not in checked_roles and not self._renders_role(message.role):
+            if message.role not in checked_roles and not self.features.renders_role(message.role):
                 rule = f"must be {ROLE_NAMES}, or a role that the model's chat template renders"
                 raise BadRequest(f"messages[{i}].role", rule, message.role)
             checked_roles.add(message.role)
 
-    def _renders_role(self, role: str) -> bool:
-        probe = Message(role, MARKER)
-        return any(
-            self.renders([*before, probe], 1, self.uses_content_parts)
-            for before in ((), PROBE_REASONING[:1], (PROBE_REASONING[0], Message("assistant", "Ho")))
-        )
-
     def _render(self, messages: Messages, tools: Sequence[Tool], template: TemplateOptions) -> MarkedText:
         errors: list[Exception] = []
         incomplete: MarkedText | None = None
-        part_roles = self.part_roles[bool(tools)]
+        features = self.features
+        part_roles = features.part_roles[bool(tools)]
         has_reasoning = any(message.reasoning for message in messages)
-        uses_thinking_parts = has_reasoning and self.uses_thinking_parts
+        uses_thinking_parts = has_reasoning and features.uses_thinking_parts
         for rewrites in REASONING_ATTEMPTS if has_reasoning else ATTEMPTS:
             rewritten_messages = reduce(lambda rewritten, rewrite: rewrite(rewritten), rewrites, messages)
             rendered_messages = with_joined_parts(rewritten_messages, part_roles)
             try:
                 prompt = self.special_tokens.render(
                     self._values(
-                        rendered_messages, self.uses_content_parts, tools, template, uses_thinking_parts
+                        rendered_messages, features.uses_content_parts, tools, template, uses_thinking_parts
                     ),
                     partial(self._apply_to, template),
                 )
@@ -201,7 +150,7 @@ class ChatTemplate:
         """Marks the special tokens, and those that the template puts between turns: not all are special."""
         added_tokens = self.tokenizer.added_tokens_decoder.values()
         try:
-            turns = self._apply(PROBE_TURNS, self.uses_content_parts, ())
+            turns = self._apply(PROBE_TURNS, self.features.uses_content_parts, ())
         except TEMPLATE_ERRORS:
             turns = ""
         structural = [str(token) for token in added_tokens if token.special or str(token) in turns]
@@ -252,29 +201,6 @@ class ChatTemplate:
         except TEMPLATE_ERRORS as error:
             return first_line(error) if isinstance(error, TemplateLimit) else ""
         return ""
-
-    def renders(
-        self, messages: Messages, min_count: int, uses_content_parts: bool, tools: Sequence[Tool] = ()
-    ) -> bool:
-        """Whether the rendered text contains the MARKER at least min_count times."""
-        try:
-            return self._apply(messages, uses_content_parts, tools).count(MARKER) >= min_count
-        except TEMPLATE_ERRORS:
-            return False
-
-    def _part_roles(self, tools: Sequence[Tool]) -> frozenset[Role]:
-        """The roles whose messages may have several parts: the template writes all texts, and no list."""
-        roles: set[Role] = set()
-        first, second = PART_MARKERS
-        for role, messages in PART_CONVERSATIONS.items():
-            try:
-                text = self._apply(messages, self.uses_content_parts, tools)
-            except TEMPLATE_ERRORS:
-                continue
-            between, is_complete, _ = text.partition(first)[2].partition(second)
-            if is_complete and "type" not in between:
-                roles.add(role)
-        return frozenset(roles)
 
 
 def check_template(template: TemplateOptions, messages: Messages) -> None:

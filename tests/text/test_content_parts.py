@@ -95,7 +95,7 @@ def as_strings(messages: list[Message]) -> list[Message]:
 def test_the_roles_whose_content_a_template_iterates_over_are_detected(
     template: str | None, roles: set[Role]
 ) -> None:
-    assert chat(template).part_roles[False] == roles
+    assert chat(template).features.part_roles[False] == roles
 
 
 @pytest.mark.parametrize("template", STRING_TEMPLATES)
