@@ -10,7 +10,7 @@ BOM = b"\xef\xbb\xbf"
 
 
 class TooLargeEvent(Exception):
-    """An event has more than MAX_EVENT_BYTES bytes."""
+    """An event has more than MAX_EVENT_BYTES bytes, or what is skipped before it has."""
 
 
 class ServerSentEvent(NamedTuple):
@@ -30,7 +30,7 @@ class EventStreamParser:
         self._is_at_start = True
         self._name = b""
         self._data: list[bytes] = []
-        self._num_bytes = 0
+        self._num_bytes = 0  # since the last event
 
     def feed(self, chunk: bytes) -> list[ServerSentEvent]:
         """The events that the chunk completes. Raises TooLargeEvent."""
@@ -52,13 +52,13 @@ class EventStreamParser:
 
     def _read_line(self, line: bytes) -> ServerSentEvent | None:
         """Record a field; an empty line completes an event."""
+        self._num_bytes += len(line) + 1  # a line without a value takes memory, and each takes time
         if not line:
             return self._complete_event()
         name, _, value = line.partition(b":")
         value = value.removeprefix(b" ")
         if name == b"data":
             self._data.append(value)
-            self._num_bytes += len(line)  # a line without a value takes memory too
         elif name == b"event":
             self._name = value
         return None
@@ -66,5 +66,7 @@ class EventStreamParser:
     def _complete_event(self) -> ServerSentEvent | None:
         data = self._data[0] if len(self._data) == 1 else b"\n".join(self._data)
         event = ServerSentEvent(self._name, data) if data else None
-        self._name, self._data, self._num_bytes = b"", [], 0
+        self._name, self._data = b"", []
+        if event:
+            self._num_bytes = 0
         return event

@@ -18,6 +18,9 @@ from inference.remote.upstreams.upstream_api import AnswerReader, UpstreamCall
 from inference.types import Event
 
 MAX_STREAM_BYTES = 256 << 20  # of one response
+SLICE_BYTES = (
+    16 << 10
+)  # of an event stream that are read before other tasks run: empty lines take the longest
 LEAVE_TIMEOUT_S = 2.0  # for a call that is cancelled before it is accepted
 DOCUMENT = "application/json"
 PARSERS: Mapping[str, type[EventStreamParser] | type[FrameParser]] = {
@@ -148,11 +151,11 @@ class Relay:
         limit: asyncio.Timeout,
     ) -> None:
         num_bytes = 0
-        async for chunk in response.content.iter_any():
-            num_bytes += len(chunk)
+        async for data in slices(response.content):
+            num_bytes += len(data)
             self._check_size(num_bytes)
             events: list[Event] = []
-            for event in parser.feed(chunk):
+            for event in parser.feed(data):
                 events += reader.read(event)
                 if reader.is_complete:
                     self._pass_on(events)
@@ -192,3 +195,12 @@ class Relay:
         if self._has_events:
             return broken(self._client.model.name, "the connection was closed")
         return unreachable(self._client.model.name, type(error).__name__)
+
+
+async def slices(content: aiohttp.StreamReader) -> AsyncIterator[bytes]:
+    """The bytes as they arrive, at most SLICE_BYTES at a time; other tasks run in between."""
+    async for chunk in content.iter_any():
+        for begin in range(0, len(chunk), SLICE_BYTES):
+            if begin:
+                await asyncio.sleep(0)
+            yield chunk[begin : begin + SLICE_BYTES]

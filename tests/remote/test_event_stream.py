@@ -39,6 +39,17 @@ def test_an_event_of_endless_lines_without_a_value_is_refused() -> None:
             parser.feed(b"data:\n" * (MAX_EVENT_BYTES // 16))
 
 
+@pytest.mark.parametrize("nothing", [b": ping\n\n", b"\n", b"event: ping\ndata:\n\n"])
+def test_endless_comments_are_refused_and_those_between_events_are_not(nothing: bytes) -> None:
+    parser = EventStreamParser()
+    half = nothing * (MAX_EVENT_BYTES // 2 // len(nothing))
+    for _ in range(3):
+        assert parser.feed(half + b"data: x\n\n") == [(b"", b"x")]
+    with pytest.raises(TooLargeEvent):
+        for _ in range(3):
+            parser.feed(half)
+
+
 def test_a_line_that_arrives_byte_by_byte_takes_no_longer_the_longer_it_is() -> None:
     parser = EventStreamParser()
 

@@ -64,6 +64,7 @@ def logprobs_with_top(logprob: Any) -> dict[str, Any]:
         (Reply([event([1])]), Unavailable, RETRIED),
         (Reply([event({"error": {"message": "out of memory"}})]), Unavailable, RETRIED),
         (Reply([b"event: error\ndata: {}\n\n"]), Unavailable, RETRIED),
+        (Reply([(b":" + b"x" * 998 + b"\n") * 1200, *say("a")]), Unavailable, RETRIED),
         (Reply([event({"choices": [{"index": 7, "delta": {"content": "a"}}]})]), Unavailable, RETRIED),
         (Reply([DEEP], content_type="application/json"), Unavailable, RETRIED),
         (Reply([DEEP], 400, "application/json"), BadRequest, 1),
