@@ -18,6 +18,7 @@ from inference.errors import BadRequest, Unavailable, named_error
 from inference.process.memory.memory_shortage import is_memory_shortage
 from inference.process.repeated_work import RepeatedWork, WorkRun
 from tuning.commands import SHUTTING_DOWN, Commands
+from tuning.full_disk import is_disk_full
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.run import JobRun
 from tuning.jobs.training import end_training, fail_job, follow_training, log_progress, start_training
@@ -207,7 +208,7 @@ class JobQueue:
 
 def is_temporary(error: Exception) -> bool:
     """Whether the next turn may do better: the disk is full, for example, or memory is short."""
-    return isinstance(error, StoreFailed) or is_memory_shortage(error)
+    return isinstance(error, StoreFailed) or is_memory_shortage(error) or is_disk_full(error)
 
 
 ENDINGS: dict[str, Callable[[Workspace, JobRun, int], None]] = {

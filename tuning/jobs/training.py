@@ -11,6 +11,7 @@ from inference.errors import ServerError
 from inference.finding import format_each
 from inference.process.child_program import describe_exit
 from inference.process.memory.memory_shortage import names_memory_shortage
+from tuning.full_disk import is_disk_full, names_full_disk
 from tuning.jobs.process import KILLED, TERMINATED, ChildProcess
 from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
@@ -153,7 +154,8 @@ def death_of(run: JobRun, exit_code: int) -> JobError:
     if exit_code == KILLED or names_memory_shortage(last_line(last_words)):
         fix = "if memory was short, use a smaller batch_size or max_length, or activation_checkpointing"
         return JobError(code="out_of_memory", message=f"the trainer died: {reason}: {fix}")
-    return JobError(code="server_error", message=f"the trainer died: {reason}: {last_line(last_words)}")
+    code = "insufficient_disk" if names_full_disk(last_line(last_words)) else "server_error"
+    return JobError(code=code, message=f"the trainer died: {reason}: {last_line(last_words)}")
 
 
 def fail_job(workspace: Workspace, job_id: str, error: JobError) -> None:
@@ -167,6 +169,8 @@ def publish_result(workspace: Workspace, job_id: str, folder: Path, result: Path
     try:
         workspace.models.publish(workspace.models.of_job(job, job.model, result))
     except (ServerError, OSError) as error:
+        if is_disk_full(error):  # the queue tries it again
+            raise
         message = f"the trained model cannot be served: {error}"
         fail_job(workspace, job_id, JobError(code="invalid_adapter", message=message))
         return

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from inference.database import Database
-from inference.errors import BadRequest, Internal
+from inference.errors import BadRequest, Internal, ServerError
 from tuning.runs.checkpoints import link_files
 from tuning.runs.memory import (
     PASS_TOKENS,
@@ -133,9 +133,12 @@ class ResidentRuns:
         log.info("run=%s status=parked", run_id)
 
     def park_where(self, is_idle: Callable[[str], bool]) -> None:
-        """Park the runs for whose ids this is true."""
+        """Park the runs for whose ids this is true. One that cannot be parked stays: the disk may be full."""
         for run_id in [run_id for run_id in self._residents if is_idle(run_id)]:
-            self.park(run_id)
+            try:
+                self.park(run_id)
+            except ServerError as error:
+                log.error("run=%s cannot be parked: %s", run_id, error)
 
     def mark_changed(self, run: RunInfo, *, has_gradients: bool) -> None:
         """The run in memory is no longer as on disk."""
@@ -152,9 +155,9 @@ class ResidentRuns:
             self._database.run(partial(change, state="disk"), RUN_INFOS, run.id)
 
     def close(self) -> None:
-        """Park all runs, and end the trainer."""
+        """Park all runs, and end the trainer. One that cannot be parked is lost."""
+        self.park_where(lambda run_id: True)
         if self._trainer is not None:
-            self.park_where(lambda run_id: True)
             self._trainer.close()
             self._trainer = None
 

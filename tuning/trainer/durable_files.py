@@ -19,13 +19,18 @@ NEW, OLD = ".new", ".old"  # suffixes of a folder being written, and of the one 
 def replace_folder(folder: Path, fill: Callable[[Path], None]) -> None:
     """Write a folder beside `folder` with `fill`, flush it to the disk and put it in its place.
 
-    A crash leaves the former folder under its own name or as `.old`: read it with `last_whole`.
+    A crash leaves the former folder under its own name or as `.old`: read it with `last_whole`. A failure
+    leaves nothing else: on a full disk, what was written of the new one is in the way.
     """
     new, old = folder.with_name(folder.name + NEW), folder.with_name(folder.name + OLD)
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(parents=True)
-    fill(new)
-    sync(new)
+    try:
+        fill(new)
+        sync(new)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
     if folder.exists():
         shutil.rmtree(old, ignore_errors=True)
         folder.rename(old)

@@ -23,6 +23,7 @@ from inference.model.load.meta_model import build_on_meta
 from inference.model.quantization.schemes import NONE
 from inference.model.weights.mapped_model import mapped_file
 from inference.process.memory.memory_shortage import is_memory_shortage
+from tuning.full_disk import DISK_FULL, is_disk_full
 from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.durable_files import replace_folder
 from tuning.trainer.lora import LoraOptions, find_linear_names, kinds_to_names
@@ -48,6 +49,7 @@ BASE_FILE = "base.json"
 RUN_FACTOR = 4  # a trained weight, its gradient, which is kept over requests, and two moments
 LORA_ALPHA = 32.0  # whatever the rank is
 OUT_OF_MEMORY = "the trainer ran out of memory: send fewer or shorter data at a time"
+NO_DISK = f"{DISK_FULL}: free some of it, and send the request again"
 NOT_FINITE = (
     "is not finite: the gradients are dropped, the weights are as they were; use a lower learning rate"
 )
@@ -132,7 +134,7 @@ class TrainerServer:
             log.exception("verb=%s failed", header["verb"])
             if is_memory_shortage(error):
                 return failure("user", OUT_OF_MEMORY)
-            return failure("server", named_error(error))
+            return failure("server", NO_DISK if is_disk_full(error) else named_error(error))
 
     @cached_property
     def config(self) -> dict[str, Any]:

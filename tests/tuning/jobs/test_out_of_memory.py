@@ -21,7 +21,7 @@ def test_a_job_waits_for_memory(
 ) -> None:
     calls: list[int] = []
     monkeypatch.setattr(queue, "RETRY_S", 0.02)
-    monkeypatch.setattr(module, name, failing_once(getattr(module, name), calls))
+    monkeypatch.setattr(module, name, failing_once(getattr(module, name), calls, MemoryError()))
     job = wait_for_job(service, create_job(service).id)
     assert calls and (job.status, job.error) == ("succeeded", None)
     assert messages(service, job.id).count("Fine-tuning job started") == 1
@@ -29,7 +29,7 @@ def test_a_job_waits_for_memory(
 
 
 def test_a_dry_run_without_memory_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(prepare, "encode", failing_once(prepare.encode, []))
+    monkeypatch.setattr(prepare, "encode", failing_once(prepare.encode, [], MemoryError()))
     error = prepare_rows(tmp_path, *ROWS).error
     assert error and (error.code, error.param) == ("out_of_memory", "training_file")
     assert "a file with fewer rows" in error.message

@@ -35,7 +35,7 @@ def test_a_run_without_memory_is_as_before(
     for each in (run_id, other_id):
         client.call(each, PASS)
     with monkeypatch.context() as patch:
-        patch.setattr(owner, name, failing_once(getattr(owner, name), []))
+        patch.setattr(owner, name, failing_once(getattr(owner, name), [], MemoryError()))
         assert client.fail(run_id, request_).message == message
     for each in (run_id, other_id):
         client.call(each, STEP)
@@ -47,7 +47,7 @@ def test_a_run_that_memory_was_too_small_for_is_gone(
 ) -> None:
     other_id = client.create_run(720)
     with monkeypatch.context() as patch:
-        patch.setattr(LoraLayer, "update_layer", failing_once(LoraLayer.update_layer, []))
+        patch.setattr(LoraLayer, "update_layer", failing_once(LoraLayer.update_layer, [], MemoryError()))
         failure = wait_for(client.runs.create_run(client.session_id, 721, make_options()))
     assert isinstance(failure, Failure) and failure.message == OUT_OF_MEMORY
     run_id = client.create_run(722)

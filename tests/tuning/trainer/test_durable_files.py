@@ -36,7 +36,7 @@ def test_a_failure_while_writing_leaves_the_former_folder(tmp_path: Path) -> Non
 
     with pytest.raises(OSError, match="no space"):
         replace_folder(folder, fail)
-    assert "one" in text_of(folder)
+    assert "one" in text_of(folder) and [path.name for path in tmp_path.iterdir()] == ["state"]
     put("two", folder)
     assert "two" in text_of(folder)
 
