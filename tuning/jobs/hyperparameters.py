@@ -12,6 +12,7 @@ from inference.errors import BadRequest
 from tuning.types import Hyperparameters, Method
 
 AUTO = "auto"
+TARGETS = "lora_target_modules"  # how requests call target_modules
 DEFAULT_EPOCHS, MAX_EPOCHS, MIN_STEPS = 3, 50, 60
 # A fact is learned when it was seen about 20 times: models/demo learned 87 of 96 facts in 20 epochs, 4 in
 # five. Up to 96 rows are seen so often; more rows have fewer epochs, so that the job is not longer. An
@@ -142,9 +143,9 @@ def check_hyperparameters(values: Mapping[str, Any], max_lora_rank: int) -> None
     for name, value in values.items():
         rule = RULES.get(name)
         if rule is None:
-            raise BadRequest(name, f"is not a hyperparameter: use {', '.join(RULES)}")
+            raise BadRequest(name, f"is not a hyperparameter: use {', '.join(map(public_name, RULES))}")
         if value != AUTO and value is not None and not rule.accepts(value):
-            raise BadRequest(name, rule.words, value)
+            raise BadRequest(public_name(name), rule.words, value)
     rank: Any = values.get("lora_rank")
     if is_int(rank) and rank > max_lora_rank:
         raise BadRequest("lora_rank", f"must be at most MAX_LORA_RANK={max_lora_rank}", rank)
@@ -156,7 +157,11 @@ def refuse_adapter_fields(values: Mapping[str, Any]) -> None:
     """Raises BadRequest for what full fine-tuning cannot obey."""
     for name in adapter_fields(values):
         rule = "is for adapters: leave it out beside finetuning_type full, which trains all weights"
-        raise BadRequest(name, rule, values[name])
+        raise BadRequest(public_name(name), rule, values[name])
+
+
+def public_name(name: str) -> str:
+    return TARGETS if name == "target_modules" else name
 
 
 def adapter_fields(values: Mapping[str, Any]) -> list[str]:

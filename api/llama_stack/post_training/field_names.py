@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from inference.errors import BadRequest
+from tuning.jobs.hyperparameters import TARGETS
 
 ALGORITHM, TRAINING = "algorithm_config", "training_config"
 DATA, OPTIMIZER = f"{TRAINING}.data_config", f"{TRAINING}.optimizer_config"
@@ -13,7 +14,7 @@ FIELD_NAMES = {
     "use_dora": f"{ALGORITHM}.use_dora",
     "lora_rank": f"{ALGORITHM}.rank",
     "lora_alpha": f"{ALGORITHM}.alpha",
-    "target_modules": f"{ALGORITHM}.lora_attn_modules",
+    TARGETS: f"{ALGORITHM}.lora_attn_modules",
     "beta": f"{ALGORITHM}.beta",
     "n_epochs": f"{TRAINING}.n_epochs",
     "max_steps": f"{TRAINING}.max_steps_per_epoch",

@@ -4,9 +4,8 @@ from typing import Any
 
 from msgspec import to_builtins
 
-from api.openai.fine_tuning.parse import TARGETS
 from api.openai.fine_tuning.protocol import CheckpointObject, EventObject, JobErrorObject, JobObject
-from tuning.jobs.hyperparameters import effective_values
+from tuning.jobs.hyperparameters import effective_values, public_name
 from tuning.jobs.names import ORGANIZATION
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.types import Checkpoint, Job, JobEvent
@@ -42,10 +41,7 @@ def job_object(job: Job) -> JobObject:
 
 def method_object(job: Job, hyperparameters: dict[str, Any]) -> dict[str, Any]:
     """All hyperparameters that are known, the server's own among them."""
-    values = {
-        TARGETS if name == "target_modules" else name: job.hyperparameters[name]
-        for name in job.hyperparameters
-    }
+    values = {public_name(name): job.hyperparameters[name] for name in job.hyperparameters}
     return {"type": job.request.method, job.request.method: {"hyperparameters": hyperparameters | values}}
 
 

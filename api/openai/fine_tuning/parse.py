@@ -7,10 +7,10 @@ from api.openai.errors import InvalidParameter
 from api.openai.fine_tuning.protocol import CreateJob
 from api.openai.stored import check_metadata
 from inference.errors import short
+from tuning.jobs.hyperparameters import TARGETS
 from tuning.types import JobRequest, Method
 
 METHODS = ("supervised", "dpo", "orpo", "kto")
-TARGETS = "lora_target_modules"  # the name in this API of the hyperparameter target_modules
 
 
 def to_job_request(body: CreateJob) -> JobRequest:

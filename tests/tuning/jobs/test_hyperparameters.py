@@ -13,6 +13,7 @@ from tuning.jobs.hyperparameters import (
     ModelSizes,
     check_hyperparameters,
     effective_values,
+    public_name,
     resolve_hyperparameters,
 )
 from tuning.types import Hyperparameters, Method
@@ -77,7 +78,7 @@ def test_all_weights_learn_at_a_tenth_of_the_rate_of_an_adapter() -> None:
 def test_full_fine_tuning_has_no_adapter(name: str, value: Any) -> None:
     with pytest.raises(BadRequest, match="is for adapters") as error:
         check_hyperparameters({"finetuning_type": "full", name: value}, max_lora_rank=64)
-    assert error.value.field == name
+    assert error.value.field == public_name(name)
     check_hyperparameters({"finetuning_type": "full", "use_dora": False, "lora_rank": "auto"}, 64)
     assert name in effective_values(resolve()) and name not in effective_values(
         resolve(finetuning_type="full")
@@ -121,7 +122,14 @@ def test_a_row_is_no_longer_than_the_context() -> None:
 def test_a_value_beyond_its_limits_is_named(name: str, value: Any) -> None:
     with pytest.raises(BadRequest) as refused:
         check_hyperparameters({name: value}, max_lora_rank=256)
-    assert refused.value.field == name
+    assert refused.value.field == public_name(name)
+
+
+def test_refusals_have_the_name_that_requests_have() -> None:
+    with pytest.raises(BadRequest, match=r"^lora_target_modules must be a list of names"):
+        check_hyperparameters({"target_modules": "q_proj"}, max_lora_rank=8)
+    with pytest.raises(BadRequest, match=r"is not a hyperparameter: use .*, lora_target_modules, "):
+        check_hyperparameters({"warmth": 1}, max_lora_rank=8)
 
 
 def test_the_rank_is_limited_by_the_server() -> None:
