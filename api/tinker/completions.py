@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
 KEPT_S = 24 * 3600.0
+MAX_COMPLETIONS = 100_000  # of one client: those that fetch each result by itself acknowledge none
 
 State = Literal["finished", "failed"]
 
@@ -31,7 +32,7 @@ class Completions:
 
     def __init__(self, lost: Iterable[str] = ()) -> None:
         self._lock = threading.Lock()
-        self._completions: deque[SampleCompletion] = deque()
+        self._completions: deque[SampleCompletion] = deque(maxlen=MAX_COMPLETIONS)
         self._callbacks: list[Callable[[], None]] = []
         self._last_number = 0
         self._used = time.monotonic()

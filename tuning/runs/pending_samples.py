@@ -18,7 +18,7 @@ class PendingSamples:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        database.run(delete_older, int(time.time() - UNFETCHED_S))
+        self.remove_old()
 
     def add(self, request_id: str, sampler_id: str, clone: int) -> None:
         """No effect on a request that is there already."""
@@ -28,6 +28,10 @@ class PendingSamples:
     def remove(self, request_id: str) -> None:
         """No effect on one that is unknown."""
         self._database.run(PENDING_SAMPLES.delete, request_id)
+
+    def remove_old(self) -> None:
+        """Remove the requests whose results are no longer kept."""
+        self._database.run(delete_older, int(time.time() - UNFETCHED_S))
 
     def ids(self, sampler_id: str, clone: int) -> list[str]:
         """The requests of one client, oldest first."""

@@ -95,7 +95,7 @@ def restore(saved: SavedValue, queues: dict[str, RunQueue]) -> None:
         case value if isinstance(value, REQUESTS):
             run_queue.add(saved.seq_id, value)
         case result:
-            run_queue.promise(saved.seq_id).resolve(result)
+            run_queue.resolve(saved.seq_id, run_queue.promise(saved.seq_id), result)
 
 
 def values_of(queues: Iterable[RunQueue]) -> Iterator[SavedValue]:

@@ -6,7 +6,7 @@ One thread owns the queues and never waits long; another one executes. Other thr
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
@@ -14,8 +14,17 @@ from pathlib import Path
 from inference.errors import NotFound, short
 from tuning.commands import Commands
 from tuning.runs.executor import RunExecutor
+from tuning.runs.paths import session_of
 from tuning.runs.promise import Promise
-from tuning.runs.run_queue import CREATION, LOST, MAX_GAP_BYTES, QueuedRequest, RunQueue, refuse_when_full
+from tuning.runs.run_queue import (
+    CREATION,
+    LOST,
+    MAX_GAP_BYTES,
+    QueuedRequest,
+    RunQueue,
+    limit_results,
+    refuse_when_full,
+)
 from tuning.runs.saved_queues import restore_queues, save_queues
 from tuning.runs.types import CreateRun, Failure, RunInfo, RunRequest, RunResult
 
@@ -32,11 +41,15 @@ class RunScheduler:
 
     runs      those of earlier servers
     file      for what a stopped server keeps of its queues
-    clean_up  is executed once in a while, between two requests
+    clean_up  is executed once in a while, between two requests; returns the ids of sessions that are removed
     """
 
     def __init__(
-        self, executor: RunExecutor, runs: Iterable[RunInfo], file: Path, clean_up: Callable[[], None]
+        self,
+        executor: RunExecutor,
+        runs: Iterable[RunInfo],
+        file: Path,
+        clean_up: Callable[[], Collection[str]],
     ) -> None:
         self._file = file
         self._executor, self._clean_up = executor, clean_up
@@ -96,7 +109,7 @@ class RunScheduler:
                 self._visit_queues()
                 next_tick = time.monotonic() + TICK_S
             if time.monotonic() >= next_clean_up:
-                self.execute(self._clean_up)
+                self.execute(self._clean)
                 next_clean_up = time.monotonic() + CLEAN_UP_S
             self._start_next()
         self._commands.run()
@@ -118,7 +131,9 @@ class RunScheduler:
         if promise is None and run_queue.is_restored and run_queue.is_in_reach(seq_id):
             return run_queue.add_lost(seq_id, self._executor.describe_loss(run_id) or LOST)
         if promise is None:
-            raise NotFound(f"there is no request {short(f'{run_id}:{seq_id}')}")
+            is_over = seq_id < run_queue.next_seq_id
+            reason = ": its result was not fetched in time" if is_over else ""
+            raise NotFound(f"there is no request {short(f'{run_id}:{seq_id}')}{reason}")
         return promise
 
     def _find(self, run_id: str) -> RunQueue:
@@ -144,7 +159,18 @@ class RunScheduler:
         if result is None:
             run_queue.put_back(queued)
         else:
-            queued.promise.resolve(result)
+            run_queue.resolve(queued.seq_id, queued.promise, result)
+            limit_results(self._queues.values())
+
+    def _clean(self) -> None:
+        """On the thread of the executor."""
+        session_ids = self._clean_up()
+        if session_ids:
+            self._commands.send(partial(self._remove_queues, session_ids))
+
+    def _remove_queues(self, session_ids: Collection[str]) -> None:
+        for run_id in [run_id for run_id in self._queues if session_of(run_id) in session_ids]:
+            del self._queues[run_id]
 
     def _visit_queues(self) -> None:
         for run_queue in self._queues.values():

@@ -72,13 +72,15 @@ class TrainingRuns:
         self._checkpoints = Checkpoints(folder, database, models)
         residents = ResidentRuns(folder, database, start_trainer, RunMemory(free_bytes), max_runs)
         executor = RunExecutor(folder, database, residents, self._checkpoints)
-        self._clean_up = CleanUp(folder, database, self._sessions, residents, self._checkpoints)
+        self.pending_samples = PendingSamples(database)
+        self._clean_up = CleanUp(
+            folder, database, self._sessions, residents, self._checkpoints, self.pending_samples
+        )
         self._residents = residents
         for run_id in database.run(mark_corrupted):
             log.warning("run=%s status=corrupted: the server was killed", run_id)
         self._scheduler = RunScheduler(executor, self.runs(), folder / QUEUES_FILE, self._clean_up.run)
         self._scheduler.execute(self._checkpoints.load_all)
-        self.pending_samples = PendingSamples(database)
         self.metrics = RunsCollector(executor.counts, residents.num_runs, self._scheduler.num_waiting)
 
     def close(self) -> None:

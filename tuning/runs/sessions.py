@@ -11,8 +11,10 @@ from typing import ClassVar
 
 from inference.database import Database
 from inference.errors import BadRequest, ServerError
-from tuning.runs.store import SESSIONS, change, latest, require
-from tuning.runs.types import ClientSession
+from tuning.runs.store import SAMPLERS, SESSIONS, change, latest, require
+from tuning.runs.types import ClientSession, SamplingSession
+
+NOTE_EVERY_S = 3600  # so often, a sign of life is written to the database
 
 
 class SessionFinished(ServerError):
@@ -45,15 +47,16 @@ class Sessions:
 
     def heartbeat(self, id: str) -> None:
         """Raises NotFound, and SessionFinished once it is finished."""
-        if self.get(id).is_finished:
+        session = self.get(id)
+        if session.is_finished:
             raise SessionFinished(id)
-        self._signs[id] = time.monotonic()
+        self._note_sign(session)
 
     def require_open(self, id: str) -> ClientSession:
         """Raises NotFound, and BadRequest once it is finished."""
         session = self.get(id)
         self.require_unfinished(id)
-        self._signs[id] = time.monotonic()
+        self._note_sign(session)
         return session
 
     def require_unfinished(self, id: str) -> None:
@@ -66,6 +69,18 @@ class Sessions:
         """Raises NotFound."""
         self._database.run(partial(change, is_finished=True), SESSIONS, id)
         self._signs.pop(id, None)
+
+    def remove(self, id: str) -> None:
+        """Delete the session and its sampling sessions. No effect on one that is unknown."""
+        samplers: list[SamplingSession] = self._database.run(latest, SAMPLERS, id)
+        for sampler in samplers:
+            self.remove_sampler(sampler.id)
+        self._database.run(SESSIONS.delete, id)
+        self._signs.pop(id, None)
+
+    def remove_sampler(self, sampler_id: str) -> None:
+        self._database.run(SAMPLERS.delete, sampler_id)
+        self._uses.pop(sampler_id, None)
 
     def get(self, id: str) -> ClientSession:
         """Raises NotFound."""
@@ -86,3 +101,9 @@ class Sessions:
 
     def mark_used(self, sampler_id: str) -> None:
         self._uses[sampler_id] = time.monotonic()
+
+    def _note_sign(self, session: ClientSession) -> None:
+        self._signs[session.id] = time.monotonic()
+        now = int(time.time())
+        if max(session.created, session.last_sign) <= now - NOTE_EVERY_S:
+            self._database.run(partial(change, last_sign=now), SESSIONS, session.id)

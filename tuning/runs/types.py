@@ -168,7 +168,11 @@ RunResult = RunCreated | PassOutput | StepOutcome | WeightsSaved | WeightsLoaded
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ClientSession:
-    """A client's session. is_finished: the client has closed it."""
+    """A client's session.
+
+    is_finished  the client has closed it
+    last_sign    a sign of life from its client, to the hour; 0: none since it was created
+    """
 
     id: str
     created: int
@@ -176,6 +180,7 @@ class ClientSession:
     display_name: str | None = None
     sdk_version: str = ""
     is_finished: bool = False
+    last_sign: int = 0
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

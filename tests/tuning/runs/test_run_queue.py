@@ -7,19 +7,27 @@ import pytest
 
 from inference.errors import BadRequest, Overloaded
 from tuning.runs import run_queue
-from tuning.runs.run_queue import DATUM_BYTES, RunQueue, refuse_when_full
-from tuning.runs.types import Failure, ForwardBackward, RejectedRequest, SaveWeights, StepOutcome
+from tuning.runs.run_queue import DATUM_BYTES, RESULT_BYTES, RunQueue, limit_results, refuse_when_full
+from tuning.runs.types import (
+    Failure,
+    ForwardBackward,
+    PassOutput,
+    RejectedRequest,
+    RunResult,
+    SaveWeights,
+    StepOutcome,
+)
 from tuning.trainer.datum import Datum
 
 REQUEST = RejectedRequest(message="x")
 DONE = StepOutcome(metrics={})
 
 
-def take_all(queue: RunQueue) -> list[int]:
+def take_all(queue: RunQueue, result: RunResult = DONE) -> list[int]:
     order = []
     while queue.is_ready:
         queued = queue.take()
-        queued.promise.resolve(DONE)
+        queue.resolve(queued.seq_id, queued.promise, result)
         order.append(queued.seq_id)
     return order
 
@@ -90,6 +98,22 @@ def test_a_result_stays_until_it_was_fetched_for_a_while(monkeypatch: pytest.Mon
     assert promise.result() is DONE
     queue.remove_expired()
     assert not queue.promises
+
+
+def test_the_run_whose_results_take_most_loses_its_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_queue, "MAX_RESULT_BYTES", 5 * RESULT_BYTES + 100_000)
+    small, large = RunQueue("small"), RunQueue("large")
+    output = PassOutput(logprobs=[np.zeros(10_000, np.float32)] * 2, metrics={})
+    for queue, count, result in ((small, 3, DONE), (large, 4, output)):
+        for seq_id in range(1, count + 1):
+            queue.add(seq_id, REQUEST)
+        take_all(queue, result)
+    limit_results([small, large])
+    assert list(small.promises) == [1, 2, 3] and list(large.promises) == [4]
+    assert 80_000 < large.result_bytes < 80_000 + 2 * RESULT_BYTES
+    monkeypatch.setattr(run_queue, "MAX_RESULT_BYTES", 0)
+    limit_results([small, large])
+    assert not small.promises and not large.promises and not small.result_bytes + large.result_bytes
 
 
 def make_pass(num_bytes: int) -> ForwardBackward:
