@@ -24,6 +24,7 @@ from api.wsgi_environ import ABORT, RECEIVED
 
 HEADER_TIMEOUT_S = 5.0  # from the connection, or a later request's first byte, to the end of the headers
 MAX_HEADER_BYTES = 64 << 10
+MAX_LENGTH_DIGITS = 20  # of 64 bits; the parser skips zeros in front, and Python reads no 5,000 digits
 WRITE_STALL_S = 60.0  # a client that reads nothing for this long while the write buffer is full is dropped
 LINGER_S = 1.0  # wait before closing a refused connection, so that the client receives the error
 
@@ -42,6 +43,7 @@ SLOW_HEADERS = Refusal(408, f"the request's headers did not arrive within {HEADE
 LARGE_HEADERS = Refusal(431, f"the request's first line and headers exceed {MAX_HEADER_BYTES} bytes")
 LARGE_FRAMING = Refusal(431, f"{MAX_HEADER_BYTES} bytes of chunk extensions or trailers are no body")
 OTHER_HOST = Refusal(400, "the request's target and its Host header name different hosts")
+LONG_LENGTH = Refusal(400, f"the Content-Length has more than {MAX_LENGTH_DIGITS} digits")
 WRONG_VERSION = Refusal(505, "this server speaks HTTP/1.1 and HTTP/1.0")
 
 log = logging.getLogger("hearth.access")
@@ -64,6 +66,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     has_headers   the request's headers are complete: what follows in the form of headers is trailers
     unparsed      received bytes that the parser has yet to read; the first are those that it is reading
     refused       the connection was refused: later bytes are dropped
+    answered      the request that the app answers; `cycle` is the last one that has arrived
     """
 
     header_timer: asyncio.TimerHandle | None = None
@@ -71,6 +74,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     header_bytes = 0
     has_headers = False
     refused = False
+    answered: RequestResponseCycle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(JoinedWrites(transport, self.loop))
@@ -80,7 +84,14 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_header_timer()
         self.resume_writing()
+        if self.answered is not None and not self.answered.response_complete:
+            self.answered.disconnected = True  # uvicorn tells `cycle`, which may wait behind it
+            self.answered.message_event.set()
         super().connection_lost(exc)
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
+        self.answered = cycle
+        super()._start_asgi_task(cycle, app)
 
     def pause_writing(self) -> None:
         super().pause_writing()
@@ -145,6 +156,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             return WRONG_VERSION
         if b"#" in self.url:
             return FRAGMENT
+        if any(name == b"content-length" and len(value) > MAX_LENGTH_DIGITS for name, value in self.headers):
+            return LONG_LENGTH
         hosts = [value for name, value in self.headers if name == b"host"]
         if len(hosts) > 1 or (not hosts and version == "1.1"):
             return WRONG_HOST

@@ -21,6 +21,7 @@ def server() -> Iterator[LiveServer]:
 
 
 LENGTHS = ["abc", "-5", "+2", "2\r\nContent-Length: 3", "2\r\nTransfer-Encoding: chunked", "0x2", "2, 3"]
+LENGTHS += ["0" * 5000 + "2"]  # more digits than Python reads
 
 
 @pytest.mark.parametrize("length", LENGTHS)
@@ -134,6 +135,14 @@ def test_pipelined_requests_are_answered_in_order(live: Start) -> None:
     texts = (b'"said":"0"', b'[0,"1"]', b'"said":"2"', b'[0,"3"]', b'"said":"4"', b'[0,"5"]', b'"OK"')
     places = [response.index(text) for text in texts]
     assert places == sorted(places)
+
+
+def test_a_client_that_leaves_behind_a_pipelined_request_cancels_the_running_one(live: Start) -> None:
+    server = live(FakeBackend(say(*["token "] * 10_000, pause_s=0.002)))
+    with server.connect(request("POST", "/say", b'{"stream": "sse"}') * 2) as connection:
+        read(connection, b"data: ")
+    server.until(lambda: server.backend.streams and not server.backend.open_streams)
+    assert len(server.backend.requests) == 1
 
 
 def test_garbage_after_a_running_stream_is_not_answered_within_it(live: Start) -> None:
