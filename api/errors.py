@@ -194,8 +194,9 @@ def _rule_of_dialect(error: HTTPException) -> Rule | None:
     """
     method = next(iter(error.valid_methods or ()), None) if isinstance(error, MethodNotAllowed) else None
     path = request.environ.get("RAW_URI", "").partition("?")[0].removeprefix(request.root_path)
+    adapter = request_ctx.url_adapter
     try:
-        return request_ctx.url_adapter.match(path, method, return_rule=True)[0]  # type: ignore[union-attr]
+        return adapter.match(path, method, return_rule=True)[0] if adapter else None
     except HTTPException:
         return None
 

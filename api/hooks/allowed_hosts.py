@@ -16,7 +16,10 @@ from inference.errors import BadRequest, short
 from settings.groups import ServerSettings
 
 ANY = "*"
-HOST = re.compile(r"(?P<name>\[[\da-f:.%]+\]|[\w.\-]+?)\.?(?::\d*)?", re.ASCII | re.IGNORECASE)
+# A label of a name has up to 63 characters: with longer ones, Flask can make no URL of the name.
+HOST = re.compile(
+    r"(?P<name>\[[\da-f:.%]+\]|[\w\-]{1,63}(?:\.[\w\-]{1,63})*)\.?(?::\d*)?", re.ASCII | re.IGNORECASE
+)
 # Reserved by RFC 6761, RFC 6762, RFC 8375 and ICANN; "svc" is Kubernetes'.
 PRIVATE_DOMAINS = (".localhost", ".local", ".internal", ".home.arpa", ".svc")
 

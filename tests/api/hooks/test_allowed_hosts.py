@@ -48,6 +48,16 @@ def test_a_malformed_host_is_refused(host: str) -> None:
     assert status(client_with(), host) == 400
 
 
+@pytest.mark.parametrize("host", ["a" * 64, "a..b.local"])
+@pytest.mark.parametrize("allowed_host", ["*", "llm.example.com"])
+def test_a_host_that_no_url_can_have_is_refused(host: str, allowed_host: str) -> None:
+    client = client_with(allowed_host)
+    for path in ("/v1/models", "/no-such-route"):
+        response = client.get(path, headers={"Host": host})
+        assert (response.status_code, response.mimetype) == (400, "application/json")
+        assert ("is not a name" in response.text) == (allowed_host != "*")
+
+
 @pytest.mark.parametrize("host", ["llm.example.com", "LLM.example.com:443", "llm.example.com."])
 def test_a_listed_name_is_allowed(host: str) -> None:
     assert status(client_with("LLM.example.com"), host) == 200
