@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from llguidance import LLMatcher
-from llguidance.gbnf_to_lark import any_to_lark
+from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from inference import untrusted_json
 from inference.structured_output.closed_schema import close_schema
@@ -24,8 +24,9 @@ JSON_OPTIONS = {
 }
 # Keys under which a mapping may contain a grammar's text.
 TEXT_KEYS = frozenset(("grammar", "lark", "gbnf", "bnf", "ebnf"))
-# Lark's start rule with a modifier for parse trees, which llguidance's own detection of Lark misses.
-MODIFIED_START = re.compile(r"^\s*[?!]+start\s*:", re.MULTILINE)
+# A line that only Lark has. llguidance's own pattern misses a start rule with modifiers for parse trees, and
+# takes time quadratic in empty lines: a minute for 60,000, in which no other thread runs.
+LARK_LINE = re.compile(r"^[^\S\n]*(?:%llguidance\b|[?!]*start\s*:)", re.MULTILINE)
 
 
 def to_grammar(constraint: Constraint) -> str:
@@ -87,10 +88,10 @@ def _text(spec: Any) -> str:
 
 
 def _lark(text: str) -> str:
-    if MODIFIED_START.search(text):
+    if LARK_LINE.search(text):
         return text
     try:
-        return any_to_lark(text)
+        return gbnf_to_lark(text)
     except RecursionError:
         raise
     except Exception as error:  # llguidance's converter raises nothing narrower

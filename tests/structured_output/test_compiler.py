@@ -222,6 +222,7 @@ HOSTILE = {
     "nested brackets": Constraint("regex", "(" * 20_000 + "a" + ")" * 20_000),
     "nested brackets in a grammar": Constraint("grammar", "root ::= " + "(" * 20_000 + '"a"' + ")" * 20_000),
     "nested brackets in Lark": Constraint("grammar", "start: " + "(" * 20_000 + '"a"' + ")" * 20_000),
+    "empty lines before a grammar": Constraint("grammar", "\n" * 60_000 + 'root ::= "a"'),
     "a grammar of left recursion": Constraint("grammar", 'start: start start | "a" | ""'),
     "many choices": Constraint("choice", [f"choice {i}" for i in range(4_000)]),
 }
