@@ -4,7 +4,8 @@ Knows only the generated text. Later tokens do not change where a text has stopp
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import NamedTuple, Protocol
 
 import regex
@@ -66,7 +67,7 @@ class PatternFinder:
 
     def __init__(self, stops: Sequence[str]) -> None:
         check_elements(stops)
-        self.patterns = [regex.compile(stop, cache_pattern=False) for stop in stops]
+        self.patterns = [compile_pattern(stop) for stop in stops]
         regex.purge()  # with cache_pattern=False too, the package remembers each pattern's text
         self.budget_s = ALLOWANCE_S
 
@@ -96,13 +97,26 @@ def check_elements(stops: Sequence[str]) -> None:
         raise BadRequest(FIELD, f"may have at most {MAX_PATTERN_CHARS} characters in all patterns", num_chars)
     num_elements = 0
     for stop in stops:
-        try:
+        with invalid_pattern_refused(stop):
             num_elements += count_elements(stop)
-        except (regex.error, RecursionError) as error:
-            raise BadRequest(FIELD, f"contain an invalid pattern ({error})", stop) from None
         if num_elements > MAX_ELEMENTS:
             rule = f"may have at most {MAX_ELEMENTS} elements in all patterns, repetitions written out"
             raise BadRequest(FIELD, f"{rule}: with {short(stop)} they have more", num_elements)
+
+
+def compile_pattern(stop: str) -> regex.Pattern:
+    """Raises BadRequest for a fault that the parser leaves to the compiler: an unknown group, a bracket."""
+    with invalid_pattern_refused(stop):
+        return regex.compile(stop, cache_pattern=False)
+
+
+@contextmanager
+def invalid_pattern_refused(stop: str) -> Iterator[None]:
+    """Raises BadRequest in place of the package's errors."""
+    try:
+        yield
+    except (regex.error, ValueError, RecursionError) as error:
+        raise BadRequest(FIELD, f"contain an invalid pattern ({error})", stop) from None
 
 
 def search_within(seconds: float, pattern: regex.Pattern, text: str) -> regex.Match | None:

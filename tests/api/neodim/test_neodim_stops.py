@@ -70,7 +70,13 @@ def test_a_pattern_may_match_an_empty_string() -> None:
 
 
 @pytest.mark.parametrize("pattern", ["[", "(?<x", r"\L<words>", "a{99999999999}", "(" * 900 + ")" * 900, "*"])
-def test_an_invalid_pattern_is_refused(pattern: str) -> None:
+def test_a_pattern_that_cannot_be_parsed_is_refused(pattern: str) -> None:
+    with pytest.raises(BadRequest, match="stop_strings contain an invalid pattern"):
+        make_finder([pattern], "regex")
+
+
+@pytest.mark.parametrize("pattern", ["a)", "(?1)", r"\9", "(?P=x)", "(?V0)(?V1)a", "(?a)(?L)a"])
+def test_a_pattern_that_only_the_compiler_refuses_is_refused_too(pattern: str) -> None:
     with pytest.raises(BadRequest, match="stop_strings contain an invalid pattern"):
         make_finder([pattern], "regex")
 
