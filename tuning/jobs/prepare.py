@@ -28,9 +28,15 @@ from tuning.jobs.draft import (
     read_value,
     write_value,
 )
-from tuning.jobs.hyperparameters import ModelSizes, chosen_values, resolve_hyperparameters
+from tuning.jobs.hyperparameters import (
+    REFERENCE_HIDDEN_SIZE,
+    ModelSizes,
+    chosen_values,
+    resolve_hyperparameters,
+)
 from tuning.jobs.memory_check import check_job_memory
 from tuning.jobs.prepared_job import PreparedJob
+from tuning.trainer.base_model import not_a_decoder
 from tuning.trainer.job.disk_plan import check_disk, plan_disk
 from tuning.trainer.job.step_time import estimate_seconds
 from tuning.trainer.job.training_data import training_data
@@ -75,7 +81,8 @@ def prepare(draft: Draft) -> PreparedJob:
 
 def validate(draft: Draft) -> PreparedJob:
     """Raises InvalidFile, and ServerError if the model cannot be read, or cannot be trained so."""
-    config = read_config(Path(draft.base.model_folder), draft.base.trust_remote_code).to_dict()
+    model_config = read_config(Path(draft.base.model_folder), draft.base.trust_remote_code)
+    config = model_config.to_dict()
     check_trainable(config, draft)
     encoder = open_encoder(draft)
     dataset = encode(encoder, draft, draft.training_file, "training_file")
@@ -83,7 +90,7 @@ def validate(draft: Draft) -> PreparedJob:
     if draft.validation_file:
         validation = encode(encoder, draft, draft.validation_file, "validation_file")
     hyperparameters = resolve_hyperparameters(
-        draft.hyperparameters, draft.method, len(dataset), model_sizes(config, draft.base)
+        draft.hyperparameters, draft.method, len(dataset), model_sizes(model_config, draft.base)
     )
 
     def make_plan(values: Hyperparameters) -> TrainingPlan:
@@ -144,7 +151,9 @@ def shortage_error(finding: Finding) -> JobError:
 
 
 def check_trainable(config: dict[str, Any], draft: Draft) -> None:
-    """Raises BadRequest for quantized weights that are all to be trained."""
+    """Raises BadRequest for a model with an encoder, and for quantized weights that are all to be trained."""
+    if config.get("is_encoder_decoder"):
+        raise not_a_decoder(config.get("model_type"))
     is_full = draft.hyperparameters.get("finetuning_type") == "full"
     is_file = is_gguf(Path(draft.base.model_folder))
     if is_full and (is_file or config.get("quantization_config")):
@@ -176,6 +185,7 @@ def encode(encoder: Encoder, draft: Draft, path: str, field: str) -> Dataset:
         raise InvalidFile(field, error.message) from error
 
 
-def model_sizes(config: dict[str, Any], base: TrainingBase) -> ModelSizes:
-    text_config = config.get("text_config") or config
-    return ModelSizes(text_config["hidden_size"], str(config.get("model_type", "")), base.context)
+def model_sizes(config: Any, base: TrainingBase) -> ModelSizes:
+    """config: of transformers, which has the width under one name, whatever it is called in config.json."""
+    width = getattr(config.get_text_config(decoder=True), "hidden_size", None)  # BLT has several
+    return ModelSizes(width or REFERENCE_HIDDEN_SIZE, config.model_type, base.context)

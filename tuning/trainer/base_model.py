@@ -112,11 +112,14 @@ def load_base(folder: Path, settings: ModelSettings, *, context: int = 0, weight
     loaded = loader.load(folder, as_stored, formats_of(folder, weight_file))
     model, context = loaded.model, context or loaded.context
     if loaded.is_encoder_decoder:
-        kind = model.config.model_type
-        raise BadRequest("model", "cannot be fine-tuned here: only decoder models can", kind)
+        raise not_a_decoder(model.config.model_type)
     prepare_frozen(model, device, scheme, settings.imatrix)
     freeze_frequencies(model, context)
     return split_model(model, loaded.tokenizer, vocab_size_of(model), context)
+
+
+def not_a_decoder(model_type: Any) -> BadRequest:
+    return BadRequest("model", "cannot be fine-tuned here: only decoder models can", model_type)
 
 
 def formats_of(folder: Path, weight_file: str) -> Sequence[WeightsFormat]:

@@ -26,6 +26,7 @@ def prepare_rows(
     validation: list[Any] | None = None,
     method: Method = "supervised",
     free_bytes: int = 10**12,
+    base: TrainingBase = BASE,
     **values: Any,
 ) -> PreparedJob:
     files = {"training": rows, "validation": validation or []}
@@ -37,7 +38,7 @@ def prepare_rows(
             method=method,
             hyperparameters=values,
             seed=1,
-            base=BASE,
+            base=base,
             free_bytes=free_bytes,
             initial_adapter="",
             training_file=str(folder / "training"),

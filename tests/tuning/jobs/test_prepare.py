@@ -5,8 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from transformers import GPT2Config, GPT2LMHeadModel, T5Config
 
 from inference.errors import BadRequest
+from tests.tiny_models import tiny
 from tests.tuning.jobs.prepared_rows import BASE, ROWS, prepare_rows, row
 from tuning.jobs import prepare as prepare_module
 from tuning.jobs.draft import Draft, make_spec
@@ -50,6 +52,24 @@ def test_the_validation_file_is_checked_as_well(tmp_path: Path) -> None:
 def test_a_method_needs_its_rows(tmp_path: Path) -> None:
     error = prepare_rows(tmp_path, *ROWS, method="dpo").error
     assert error and error.code == "invalid_training_file" and error.message.startswith("Line 1: ")
+
+
+def test_a_model_whose_config_has_names_of_its_own_is_trained(tmp_path: Path) -> None:
+    """GPT-2's width is n_embd, and its number of layers n_layer."""
+    config = GPT2Config(n_embd=32, n_layer=3, n_head=4, n_positions=64, vocab_size=320)
+    folder = tiny.save_model(tmp_path / "gpt2", GPT2LMHeadModel, config)
+    base = TrainingBase(names=("gpt2",), model_folder=str(folder), context=64)
+    prepared = prepare_rows(tmp_path, *ROWS, base=base)
+    assert prepared.error is None and prepared.spec and prepared.estimated_s
+    assert prepared.spec.hyperparameters.learning_rate == pytest.approx(1.26e-2, rel=0.01)
+
+
+def test_a_model_with_an_encoder_is_refused_before_it_is_loaded(tmp_path: Path) -> None:
+    (tmp_path / "t5").mkdir()
+    T5Config(d_model=32, num_layers=1).save_pretrained(tmp_path / "t5")
+    base = TrainingBase(names=("t5",), model_folder=str(tmp_path / "t5"), context=64)
+    error = prepare_rows(tmp_path, *ROWS, base=base).error
+    assert error and error.message == "model cannot be fine-tuned here: only decoder models can, got 't5'"
 
 
 def test_a_job_that_does_not_fit_says_what_does(tmp_path: Path) -> None:

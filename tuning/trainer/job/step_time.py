@@ -14,8 +14,9 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
+from hub.model_config import LAYER_COUNT_KEYS
 from inference.model.load.architecture import auto_class_of
-from inference.model.load.device_dtype import resolve_device
+from inference.model.load.device_dtype import default_context, resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters
 from tuning.trainer.base_model import (
     BaseModel,
@@ -106,21 +107,29 @@ def shallow_base(raw_config: Mapping[str, Any], num_layers: int, spec: JobSpec) 
         model = auto_class_of(config).from_config(config, dtype=getattr(torch, dtype)).eval().to(device)
     text_config = config.get_text_config()
     prepare_frozen(model, device, qlora_scheme(spec.hyperparameters.quantize_base, device))
-    return split_model(model, None, text_config.vocab_size, text_config.max_position_embeddings)
+    return split_model(model, None, text_config.vocab_size, default_context(config))
 
 
 def with_layers(raw_config: Mapping[str, Any], num_layers: int) -> dict[str, Any]:
     """The config of the model's first layers."""
     config = copy.deepcopy(dict(raw_config))
     text_config = config.get("text_config") or config
-    text_config["num_hidden_layers"] = num_layers
+    text_config[layer_count_key(text_config)] = num_layers
     if text_config.get("layer_types"):
         text_config["layer_types"] = text_config["layer_types"][:num_layers]
     return config
 
 
 def count_layers(raw_config: Mapping[str, Any]) -> int:
-    return (raw_config.get("text_config") or raw_config)["num_hidden_layers"]
+    text_config = raw_config.get("text_config") or raw_config
+    return int(text_config[layer_count_key(text_config)])
+
+
+def layer_count_key(text_config: Mapping[str, Any]) -> str:
+    """The key with the number of layers. Raises KeyError for an architecture without one."""
+    if key := next((each for each in LAYER_COUNT_KEYS if each in text_config), ""):
+        return key
+    raise KeyError(f"none of {', '.join(LAYER_COUNT_KEYS)}")
 
 
 def time_step(
