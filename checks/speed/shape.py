@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from checks.speed.work import TokenMatrix
+from inference.model.load.layer_numbers import largest_number
 from inference.model.quantization.find_weights import WeightRole
 from inference.model.quantization.gguf_mix import layer_number
 from inference.model.quantization.schemes import matrix_bytes
@@ -39,30 +40,23 @@ def decoder_shape(
     config: Any, matrices: Sequence[TokenMatrix], dtype: torch.dtype, has_int8_kv: bool = False
 ) -> DecoderShape:
     """The shape of a model. config: of its text. matrices: those of a token. dtype: of activations."""
-    hidden = count_of(config, "hidden_size") or DEFAULT_HEAD_DIM
-    num_heads = count_of(config, "num_attention_heads") or max(1, hidden // DEFAULT_HEAD_DIM)
-    num_layers = count_of(config, "num_hidden_layers") or 1
+    hidden = largest_number(config, "hidden_size") or DEFAULT_HEAD_DIM
+    num_heads = largest_number(config, "num_attention_heads") or max(1, hidden // DEFAULT_HEAD_DIM)
+    num_layers = largest_number(config, "num_hidden_layers") or 1
     head_dtypes = [each.dtype for each in matrices if each.role is WeightRole.HEAD]
     in_layers = [each for each in matrices if each.role is not WeightRole.HEAD]
     return DecoderShape(
         hidden=hidden,
         num_heads=num_heads,
-        num_kv_heads=count_of(config, "num_key_value_heads") or num_heads,
-        head_dim=count_of(config, "head_dim") or max(1, hidden // num_heads),
-        inner=count_of(config, "intermediate_size") or DEFAULT_INNER * hidden,
-        vocab=count_of(config, "vocab_size") or 1,
+        num_kv_heads=largest_number(config, "num_key_value_heads") or num_heads,
+        head_dim=largest_number(config, "head_dim") or max(1, hidden // num_heads),
+        inner=largest_number(config, "intermediate_size") or DEFAULT_INNER * hidden,
+        vocab=largest_number(config, "vocab_size") or 1,
         layers=layer_dtypes(in_layers, num_layers),
         head=head_dtypes[0] if head_dtypes else usual_dtype(in_layers),
         dtype=NATIVE_DTYPES.get(dtype, NativeDtype.BF16),
         has_int8_kv=has_int8_kv,
     )
-
-
-def count_of(config: Any, name: str) -> int:
-    """A number of the config; the largest of those that differ by layer; 0 if there is none."""
-    value = getattr(config, name, None)
-    numbers = value if isinstance(value, (list, tuple)) else [value]
-    return max((int(each) for each in numbers if isinstance(each, int)), default=0)
 
 
 def layer_dtypes(matrices: Sequence[TokenMatrix], num_layers: int) -> list[LayerDtypes]:

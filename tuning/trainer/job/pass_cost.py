@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from checks.memory.activations import count_experts
+from inference.model.load.layer_numbers import largest_number
 from tuning.trainer.datum import Datum
 from tuning.trainer.micro_batches import Layout, divide, make_layout, num_computed
 from tuning.types import Hyperparameters
@@ -56,7 +57,7 @@ def make_pass_cost(causal: Any, hyperparameters: Hyperparameters, group_size: in
     config = causal.config.get_text_config()
     names = "hidden_size", "vocab_size", "num_hidden_layers", "num_attention_heads", "head_dim"
     hidden_size, vocab_size, num_layers, num_heads, head_dim = (
-        getattr(config, name, None) or 0 for name in names
+        largest_number(config, name) for name in names
     )
     attention_size = num_heads * head_dim if head_dim else hidden_size * bool(num_heads)
     num_forward = 2 if hyperparameters.activation_checkpointing else 1

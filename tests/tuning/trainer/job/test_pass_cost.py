@@ -106,6 +106,16 @@ def test_a_token_is_multiplied_with_its_experts() -> None:
     assert share < 1 and count_multiplied(model, config) == dense + share * experts
 
 
+def test_heads_may_differ_by_layer() -> None:
+    """Those of Gemma 4 do: transformers refuses to name one width."""
+    layers = {"num_hidden_layers": 2, "layer_types": ["sliding_attention", "full_attention"]}
+    sizes = {"hidden_size": 32, "num_attention_heads": 2, "vocab_size": 64, "vocab_size_per_layer_input": 64}
+    model = build_on_meta(
+        {"model_type": "gemma4_text", **layers, **sizes, "head_dim": 8, "global_head_dim": 16}
+    )
+    assert make_pass_cost(model, job_spec().hyperparameters, 1).pair > 0
+
+
 @pytest.mark.parametrize(("counts_pairs", "error"), [(True, 0.0), (False, -0.43)])
 def test_rows_that_grow_do_not_promise_a_short_job(base: BaseModel, counts_pairs: bool, error: float) -> None:
     """In the file's order the first rows are short: a token of theirs costs less than one of a long row."""
