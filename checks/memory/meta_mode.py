@@ -3,7 +3,8 @@
 Memory depends on shapes alone; models read values only for warnings, or to choose which part computes.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import torch
@@ -23,6 +24,20 @@ class MetaMode(TorchDispatchMode):
         if rule and isinstance(args[0], Tensor) and args[0].is_meta:
             return rule(args[0])
         return func(*args, **(kwargs or {}))
+
+
+@contextmanager
+def without_autocast() -> Iterator[None]:
+    """Within the block, torch.autocast does nothing: peft switches it off where it changes experts.
+
+    It is never on here, and torch has none for the meta device.
+    """
+    autocast = torch.autocast
+    torch.autocast = lambda *args, **kwargs: nullcontext()  # type: ignore[assignment, misc]
+    try:
+        yield
+    finally:
+        torch.autocast = autocast  # type: ignore[misc]
 
 
 def zero(tensor: Tensor) -> Any:

@@ -5,7 +5,7 @@ FOLDER/prepared.json.
 """
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -97,11 +97,12 @@ def validate(draft: Draft) -> PreparedJob:
         spec = with_weights(make_spec(draft, values), draft.base)
         return plan_memory(config, spec, largest_pass(dataset, spec))
 
-    memory = check_job_memory(hyperparameters, make_plan, draft.free_bytes)
+    plan, unplanned = plan_or_explain(make_plan, hyperparameters)
+    memory = check_job_memory(hyperparameters, make_plan, draft.free_bytes) if plan else None
     inspection = inspect(dataset, encoder, draft.num_shown_rows)
     spec = with_weights(make_spec(draft, hyperparameters), draft.base)
     disk = check_disk(plan_disk(config, spec), Path(draft.training_file).parent)
-    shortage = next((finding for finding in (memory, disk) if not finding.ok), None)
+    shortage = next((finding for finding in (memory, disk) if finding and not finding.ok), None)
     return PreparedJob(
         spec=spec,
         num_examples=inspection.num_rows,
@@ -113,12 +114,26 @@ def validate(draft: Draft) -> PreparedJob:
         estimated_s=estimate(config, spec, dataset, validation)
         if shortage is None and draft.num_shown_rows
         else None,
-        messages=inspection.events,
+        messages=(*inspection.events, *unplanned),
         memory=memory,
-        memory_plan=make_plan(hyperparameters).terms,
+        memory_plan=plan.terms if plan else {},
         shown_rows=inspection.rows,
         error=shortage_error(shortage) if shortage else None,
     )
+
+
+def plan_or_explain(
+    make_plan: Callable[[Hyperparameters], TrainingPlan], hyperparameters: Hyperparameters
+) -> tuple[TrainingPlan | None, tuple[str, ...]]:
+    """The memory plan; None, with a message, for an architecture without one: it is trained all the same."""
+    try:
+        return make_plan(hyperparameters), ()
+    except ServerError:
+        raise
+    except Exception as error:  # an architecture's own failure
+        if is_memory_shortage(error):
+            raise
+        return None, (f"The memory of this training is not known: {named_error(error)}",)
 
 
 def with_weights(spec: JobSpec, base: TrainingBase) -> JobSpec:

@@ -72,6 +72,19 @@ def test_a_model_with_an_encoder_is_refused_before_it_is_loaded(tmp_path: Path) 
     assert error and error.message == "model cannot be fine-tuned here: only decoder models can, got 't5'"
 
 
+def test_a_model_without_a_memory_plan_is_trained_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: Any) -> None:
+        raise RuntimeError("no such operator on meta")
+
+    monkeypatch.setattr(prepare_module, "plan_memory", fail)
+    prepared = prepare_rows(tmp_path, *ROWS)
+    assert prepared.error is None and prepared.spec and prepared.memory is None and not prepared.memory_plan
+    expected = "The memory of this training is not known: RuntimeError: no such operator on meta"
+    assert expected in prepared.messages
+
+
 def test_a_job_that_does_not_fit_says_what_does(tmp_path: Path) -> None:
     prepared = prepare_rows(tmp_path, *ROWS, batch_size=16)
     need = sum(prepared.memory_plan.values())

@@ -55,7 +55,7 @@ def test_packing_is_refused_where_sequences_would_mix(name: str) -> None:
         Trainer(base_of(name), layout=Layout(packing=True))
 
 
-@pytest.mark.parametrize("name", [*PACKABLE, *NOT_PACKABLE])
+@pytest.mark.parametrize("name", [*PACKABLE, *NOT_PACKABLE, "deepseek_v3"])
 def test_a_family_has_a_memory_plan(name: str) -> None:
     config = tiny(name).config.to_dict()
     few, many = (plan_memory(config, job_spec(), count) for count in (512, 1024))

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd.graph import saved_tensors_hooks
 from transformers import AttentionInterface, AttentionMaskInterface
 
-from checks.memory.meta_mode import MetaMode
+from checks.memory.meta_mode import MetaMode, without_autocast
 
 ATTENTION = "training_plan"  # name of the attention that saves what a fused kernel saves
 
@@ -81,7 +81,7 @@ def saved_bytes(model: Any, num_tokens: int) -> int:
     """
     model.set_attn_implementation(ATTENTION)
     ids = torch.zeros(1, num_tokens, dtype=torch.long, device="meta")
-    with counting_saved_bytes(model) as counter:
+    with counting_saved_bytes(model) as counter, without_autocast():
         output = model.base_model(input_ids=ids, use_cache=False)
         del output
     return counter.total
