@@ -11,6 +11,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from scripts import uv_install
+
 ENVIRONMENTS = Path(__file__).parents[2] / ".clients"
 
 # What the clients of Llama Stack depend on, in one environment that theirs extend: pandas alone has 100 MB.
@@ -133,17 +135,13 @@ def packages_of(home: Path) -> Path:
 
 
 def create_environment(home: Path, *pins: str) -> None:
-    """Creates an environment without pip: this process's uv installs the pins, and compiles nothing.
-
-    uv takes a sixth of pip's time and links files from its cache, but does not read pip's configuration:
-    where it reaches no package index, this process's pip installs.
+    """Creates an environment without pip: this process's uv installs the pins, and compiles nothing. It links
+    files from its cache. Where it fails, this process's pip installs.
     """
     venv.create(home, clear=True, symlinks=True)
-    interpreter = ("--python", home / "bin/python")
     options = ("--quiet", "--no-compile", "--target", packages_of(home))
-    uv = [sys.executable, "-m", "uv", "pip", "install", *interpreter, *options, *pins]
-    if subprocess.run(uv).returncode:
-        pip = [sys.executable, "-m", "pip", *interpreter, "install", *options]
+    if not uv_install.install((*options, *pins), python=home / "bin/python"):
+        pip = [sys.executable, "-m", "pip", "--python", home / "bin/python", "install", *options]
         subprocess.run([*pip, *(PIP_OPTIONS.get(pin, pin) for pin in pins)], check=True)
 
 

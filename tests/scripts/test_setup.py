@@ -31,6 +31,14 @@ TOOLS = (
     "touch",
     "tr",
 )
+COPIED = (
+    "scripts/__init__.py",
+    "scripts/setup.sh",
+    "scripts/apt.sh",
+    "scripts/venv.sh",
+    "scripts/uv_install.py",
+    "requirements.txt",
+)
 INDEX = "https://index.example/whl"
 H100 = "580.65.06, NVIDIA H100, 9.0"
 OLD_DRIVER = "550.54.15, NVIDIA H100, 9.0"
@@ -55,14 +63,27 @@ case "$1 $2" in
         case "$*" in
             *" uninstall "*) rm -r "$FAKE"/venv_packages/torch* ;;
             *" torch==2.13.0") cp -r "$FAKE/wheels/." "$FAKE/venv_packages" ;;
+            *" uv==0.13.9") cp -r "$FAKE/uv_wheels/." "$FAKE/venv_packages" ;;
         esac ;;
-    "-m compileall") echo "$*" >>"$FAKE/log" ;;
+    "-c "*serve_one) echo "imports" >>"$FAKE/log" ;;
     "-m checks.triton_needs")
         exec "$FAKE/python" -S -c "import runpy, sysconfig
 sysconfig.get_paths = lambda *a: {'include': '$FAKE/include'}
 runpy.run_module('checks.triton_needs', run_name='__main__')" ;;
     *) exec "$FAKE/python" -S "$@" ;;
 esac
+"""
+# Answers `python -m uv`. It copies from the wheels what it is asked for, like the fake pip.
+UV = """
+import os, shutil, sys
+fake = os.environ["FAKE"]
+variables = [f"{name}={value}" for name, value in os.environ.items() if name.startswith("UV_")]
+with open(f"{fake}/log", "a") as log:
+    print("-m uv", *sys.argv[1:], *variables, file=log)
+if "UV_FAILS" in os.environ:
+    sys.exit(1)
+if sys.argv[-1] == "torch==2.13.0":
+    shutil.copytree(f"{fake}/wheels", f"{fake}/venv_packages", dirs_exist_ok=True)
 """
 APT = '#!/bin/bash\necho "apt-get $*" >>"$FAKE/log"\n'
 TORCH = """
@@ -121,11 +142,11 @@ class Sandbox:
 @pytest.fixture
 def sandbox(tmp_path: Path) -> Sandbox:
     repo = tmp_path / "repo"
-    for name in ("scripts/setup.sh", "scripts/apt.sh", "scripts/venv.sh", "requirements.txt"):
+    for name in COPIED:
         (repo / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, repo / name)
     shutil.copytree(ROOT / "checks", repo / "checks", ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in ("bin", "packages", "venv_packages"):
+    for folder in ("bin", "packages", "venv_packages", "uv_wheels"):
         (tmp_path / folder).mkdir()
     for tool in TOOLS:
         (tmp_path / "bin" / tool).symlink_to(shutil.which(tool) or tool)
@@ -137,6 +158,12 @@ def sandbox(tmp_path: Path) -> Sandbox:
     for name in ("transformers", "huggingface_hub"):
         sandbox.add_package("wheels", name, "9.0")
     return sandbox
+
+
+def add_uv(sandbox: Sandbox, pip_settings: str) -> None:
+    """Let pip find uv, and print these lines as its configuration."""
+    for name, program in {"uv": UV, "pip": f"print({pip_settings!r})"}.items():
+        (sandbox.add_package("uv_wheels", name, "1") / "__main__.py").write_text(program)
 
 
 def add_image(sandbox: Sandbox, torch: str, transformers: str, cuda: str | None = "13.0") -> None:
@@ -192,14 +219,36 @@ def test_an_index_that_cannot_be_reached_ends_in_a_sentence(sandbox: Sandbox) ->
     )
 
 
-def test_packages_are_compiled_after_all_are_installed_and_a_second_run_does_nothing(
+def test_uv_installs_with_the_settings_of_pip(sandbox: Sandbox) -> None:
+    add_uv(sandbox, "global.find-links='/wheels'")
+    sandbox.add_torch("wheels", PINNED, None)
+    assert sandbox.run().returncode == 0
+    assert [line.split()[-1] for line in sandbox.log("-m pip install")] == ["uv==0.13.9"]
+    torch, others = sandbox.log("-m uv pip install")
+    assert f" --no-compile torch=={PINNED} " in torch and " --no-compile -r requirements.txt " in others
+    assert all(" UV_FIND_LINKS=/wheels" in line for line in (torch, others))
+
+
+@pytest.mark.parametrize(
+    ("settings", "variables"), [("", {"UV_FAILS": "1"}), ("global.only-binary=':all:'", {})]
+)
+def test_pip_installs_where_uv_cannot(sandbox: Sandbox, settings: str, variables: dict[str, str]) -> None:
+    add_uv(sandbox, settings)
+    sandbox.add_torch("wheels", PINNED, None)
+    assert sandbox.run(**variables).returncode == 0
+    assert [line.split()[-1] for line in sandbox.log("-m pip install")] == [
+        *("uv==0.13.9", f"torch=={PINNED}", "requirements.txt")
+    ]
+
+
+def test_what_a_start_imports_is_compiled_after_all_is_installed_and_a_second_run_does_nothing(
     sandbox: Sandbox,
 ) -> None:
     sandbox.add_torch("wheels", PINNED, None)
     assert sandbox.run().returncode == 0 and pip_torch(sandbox)
-    *installs, last = sandbox.log("-m ")[1:]
-    assert all("pip install" in line and " --no-compile " in line for line in installs)
-    assert last == "-m compileall -q -q -j 0 .venv/lib"
+    installs = sandbox.log("pip install")
+    assert all(" --no-compile " in line for line in installs)
+    assert sandbox.log("").index("imports") > sandbox.log("").index(installs[-1])
     done = sandbox.run()
     assert (done.returncode, done.stderr, sandbox.log("")) == (0, "", [])
 
