@@ -13,7 +13,6 @@ import numpy as np
 from gguf.constants import GGUFValueType
 
 COUNT = struct.Struct("<Q")  # of values of an array, or of bytes of a string
-Parts = list[Any]
 FieldParts = tuple[
     int, Parts, list[int], list[GGUFValueType]
 ]  # bytes, parts, which of them are values, types
@@ -39,7 +38,7 @@ class ArrayReader(gguf.GGUFReader):
         return offset - orig_offs, values, [*range(count)], types
 
 
-def read_strings(data: memoryview, offset: int, count: int) -> tuple[Parts, int]:
+def read_strings(data: memoryview, offset: int, count: int) -> tuple[list[bytes], int]:
     """`count` strings from an offset on, as bytes, and where they end."""
     strings = []
     for _ in range(count):
