@@ -13,9 +13,8 @@ import numpy as np
 from gguf.constants import GGUFValueType
 
 COUNT = struct.Struct("<Q")  # of values of an array, or of bytes of a string
-FieldParts = tuple[
-    int, Parts, list[int], list[GGUFValueType]
-]  # bytes, parts, which of them are values, types
+# Bytes in the file, parts, which of them are values, types.
+FieldParts = tuple[int, list[Any], list[int], list[GGUFValueType]]
 
 
 class ArrayReader(gguf.GGUFReader):
@@ -27,6 +26,7 @@ class ArrayReader(gguf.GGUFReader):
         offset = orig_offs + np.uint32().nbytes
         count = int(self._get(offset, np.uint64)[0])
         offset += COUNT.size
+        values: list[Any]
         if value_type == GGUFValueType.STRING:
             values, offset = read_strings(self.data.data, offset, count)
         elif dtype := self.gguf_scalar_to_np.get(value_type):
