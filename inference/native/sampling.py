@@ -40,7 +40,7 @@ def gumbel_argmax(
     temperatures   (n,) float32
     cutoffs        (n,) float32: tokens with logit / temperature below it are excluded
 
-    An id is negative (see draw.h) if no token is left, if a logit is NaN or +infinity, or if several tokens
+    An id is negative (see sample.h) if no token is left, if a logit is NaN or +infinity, or if several tokens
     are too close to decide.
     """
     ids = torch.empty(len(where), dtype=torch.int64)

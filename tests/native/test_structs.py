@@ -21,7 +21,7 @@ STRUCTS = (
     structs.Logits,
     structs.CutoffParams,
 )
-HEADERS = ("matrix.h", "multiply.h", "step.h", "cut.h")
+HEADERS = ("matrix.h", "multiply.h", "step.h", "cutoffs.h")
 
 
 def in_python() -> list[str]:

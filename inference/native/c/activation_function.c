@@ -1,5 +1,5 @@
 /* The activation functions. GELU is x Φ(x). GELU_TANH is its tanh approximation, computed as x times a sigmoid. */
-#include "activation.h"
+#include "activation_function.h"
 
 #include "lanes.h"
 #include "step.h"

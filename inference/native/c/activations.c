@@ -1,5 +1,5 @@
 /* Activations in several kinds, one after the other in memory. */
-#include "forms.h"
+#include "activations.h"
 
 size_t activations_bytes(unsigned kinds, int rows, int inputs)
 {

@@ -1,6 +1,6 @@
 /* Activations in each dtype that the matrices which they are multiplied with need: usually a single one. */
-#ifndef FORMS_H
-#define FORMS_H
+#ifndef ACTIVATIONS_H
+#define ACTIVATIONS_H
 
 #include "multiply.h"
 

@@ -1,9 +1,9 @@
-/* Attention as two products with small matrices, a stretch of keys and one of values, with an online softmax between
+/* Attention as two products with small matrices, a tile of keys and one of values, with an online softmax between
  * them. The query heads that share a KV head are rows of the same product, so each key is read once for all of them. */
 #include "attention.h"
 
 #include "kv_block.h"
-#include "stretch.h"
+#include "kv_tile.h"
 
 enum { SCORED = 32, ENOUGH = 4 };       /* rows scored at a time; items per thread that are enough */
 
@@ -81,62 +81,62 @@ static Attending attending(const Run *run, const Layer *layer, const Scratch *sc
 
 /* Turn the products of rows [row, end) with the keys from position `first` on into softmax weights, and rescale the
  * sums so far. */
-static void weigh(const Attending *of, const Mix *mix, const Inputs *weights, int first, int row, int end)
+static void weigh(const Attending *of, const OnlineSoftmax *softmax, const Inputs *weights, int first, int row, int end)
 {
     const Model *model = of->model;
     float *products = of->scratch->scores;
-    for (; row < end; row++, products += STRETCH) {
+    for (; row < end; row++, products += KV_TILE) {
         const int position = of->query_tile->position + row / of->shared;
         const int from = visible_from(of->layer, position) - first, to = position + 1 - first;
         const ScoreMask mask = {from, to, model->scale, model->attn_logit_softcap};
-        mix_scale(mix, row, mix_weigh(mix, row, products, weights->padded, mask));
+        softmax_scale(softmax, row, softmax_weigh(softmax, row, products, weights->padded, mask));
         inputs_write(weights, row, products, weights->padded);
     }
 }
 
 /* Takes SCORED rows at a time: their scores stay in the L1 cache. */
-static void attend_stretch(const Attending *of, const Mix *mix, int first, const Stretch *stretch,
-                           const Stretch *next)
+static void attend_kv_tile(const Attending *of, const OnlineSoftmax *softmax, int first, const KvTile *kv_tile,
+                           const KvTile *next)
 {
     const Scratch *scratch = of->scratch;
-    const Matrix keys = stretch_keys(scratch->keys, &of->cached, stretch, next);
-    const Matrix values = stretch_values(scratch->values, &of->cached, stretch, next);
-    const Inputs weights = inputs_at(scratch->weights, of->model->dtype, of->rows, stretch->count);
+    const Matrix keys = kv_tile_keys(scratch->keys, &of->cached, kv_tile, next);
+    const Matrix values = kv_tile_values(scratch->values, &of->cached, kv_tile, next);
+    const Inputs weights = inputs_at(scratch->weights, of->model->dtype, of->rows, kv_tile->count);
     for (int row = 0; row < of->rows; row += SCORED) {
         const int end = smaller(row + SCORED, of->rows);
         const GemmTask scores = {
             .weight = &keys, .rows = &of->queries, .first = row, .end = end,
-            .panels = keys.outputs / PANEL, .out = scratch->scores, .stride = STRETCH,
+            .panels = keys.outputs / PANEL, .out = scratch->scores, .stride = KV_TILE,
         };
         const GemmTask sums = {
             .weight = &values, .rows = &weights, .first = row, .end = end, .panels = values.outputs / PANEL,
-            .out = mix->sums + (size_t)row * mix->width, .stride = mix->width, .adds = 1,
+            .out = softmax->sums + (size_t)row * softmax->width, .stride = softmax->width, .adds = 1,
         };
         multiply(&scores);
-        weigh(of, mix, &weights, first, row, end);
+        weigh(of, softmax, &weights, first, row, end);
         multiply(&sums);
     }
 }
 
-/* The stretch that starts at `first`; empty at or behind `end`. */
-static Stretch stretch_at(const Attending *of, int first, int end)
+/* The tile that starts at `first`; empty at or behind `end`. */
+static KvTile kv_tile_at(const Attending *of, int first, int end)
 {
-    return stretch_find(&of->cached, first, larger(0, smaller(STRETCH, end - first)));
+    return kv_tile_find(&of->cached, first, larger(0, smaller(KV_TILE, end - first)));
 }
 
-static void attend_span(const Attending *of, const Mix *mix, int span)
+static void attend_span(const Attending *of, const OnlineSoftmax *softmax, int span)
 {
-    const int visible = visible_from(of->layer, of->query_tile->position) / STRETCH * STRETCH;
+    const int visible = visible_from(of->layer, of->query_tile->position) / KV_TILE * KV_TILE;
     const int end = smaller(query_tile_length(of->query_tile), (span + 1) * SPAN);
-    mix_clear(mix);
+    softmax_clear(softmax);
     int first = larger(visible, span * SPAN);
-    Stretch stretch = stretch_at(of, first, end);
-    stretch_fetch(&of->cached, &stretch);
+    KvTile kv_tile = kv_tile_at(of, first, end);
+    kv_tile_fetch(&of->cached, &kv_tile);
     while (first < end) {
-        const Stretch next = stretch_at(of, first + STRETCH, end);
-        attend_stretch(of, mix, first, &stretch, &next);
-        stretch = next;
-        first += STRETCH;
+        const KvTile next = kv_tile_at(of, first + KV_TILE, end);
+        attend_kv_tile(of, softmax, first, &kv_tile, &next);
+        kv_tile = next;
+        first += KV_TILE;
     }
 }
 
@@ -145,24 +145,24 @@ static int first_span(const Layer *layer, const QueryTile *query_tile)
     return visible_from(layer, query_tile->position) / SPAN;
 }
 
-static void write_mixed(const Run *run, const QueryTile *query_tile, int group, const Mix *sum)
+static void write_mixed(const Run *run, const QueryTile *query_tile, int group, const OnlineSoftmax *sum)
 {
     const int head_dim = run->model->head_dim, shared = run->model->num_heads / run->model->num_kv_heads;
     for (int row = 0; row < sum->rows; row++) {
         float *mixed = run->mixed + (size_t)(query_tile->first + row / shared) * run->mixed_wide;
-        mix_write(sum, row, mixed + (group * shared + row % shared) * head_dim, head_dim);
+        softmax_write(sum, row, mixed + (group * shared + row % shared) * head_dim, head_dim);
     }
 }
 
 static void attend_all(const Run *run, const Attending *of, int group)
 {
-    Mix sum = of->scratch->sum, more = of->scratch->span;
+    OnlineSoftmax sum = of->scratch->sum, more = of->scratch->span;
     sum.rows = more.rows = of->rows;
     int span = first_span(of->layer, of->query_tile);
     attend_span(of, &sum, span);
     while (++span * SPAN < query_tile_length(of->query_tile)) {
         attend_span(of, &more, span);
-        mix_join(&sum, &more);
+        softmax_merge(&sum, &more);
     }
     write_mixed(run, of->query_tile, group, &sum);
 }
@@ -173,11 +173,11 @@ static void join_spans(const Run *run, const Layer *layer, const QueryTile *quer
     const int rows = (query_tile->end - query_tile->first) * (run->model->num_heads / run->model->num_kv_heads);
     for (int group = 0; group < run->model->num_kv_heads; group++) {
         int span = first_span(layer, query_tile);
-        Mix sum = run_partial(run, query_tile->item + span, group);
+        OnlineSoftmax sum = run_partial(run, query_tile->item + span, group);
         sum.rows = rows;
         while (++span < query_tile->items) {
-            const Mix more = run_partial(run, query_tile->item + span, group);
-            mix_join(&sum, &more);
+            const OnlineSoftmax more = run_partial(run, query_tile->item + span, group);
+            softmax_merge(&sum, &more);
         }
         write_mixed(run, query_tile, group, &sum);
     }
@@ -185,7 +185,7 @@ static void join_spans(const Run *run, const Layer *layer, const QueryTile *quer
 
 static void attend(const Run *run, const Layer *layer, const Scratch *scratch, int number, int group)
 {
-    const Item *item = &run->attention_plan.item[number];
+    const WorkItem *item = &run->attention_plan.item[number];
     const QueryTile *query_tile = &run->attention_plan.query_tile[item->query_tile];
     if (item->span != ALL && item->span < first_span(layer, query_tile))
         return;
@@ -193,9 +193,9 @@ static void attend(const Run *run, const Layer *layer, const Scratch *scratch, i
     if (item->span == ALL) {
         attend_all(run, &of, group);
     } else {
-        Mix mix = run_partial(run, number, group);
-        mix.rows = of.rows;
-        attend_span(&of, &mix, item->span);
+        OnlineSoftmax softmax = run_partial(run, number, group);
+        softmax.rows = of.rows;
+        attend_span(&of, &softmax, item->span);
     }
 }
 

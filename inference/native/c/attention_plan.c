@@ -1,5 +1,5 @@
 /* Query tiles and items. If the query tiles are too few for the threads, those of few tokens are split into spans. */
-#include "plan.h"
+#include "attention_plan.h"
 
 #include "rounding.h"
 
@@ -53,7 +53,7 @@ static void add_spans(AttentionPlan *attention_plan, int number, int first)
     query_tile->item = first;
     query_tile->items = ceil_div(query_tile_length(query_tile), SPAN);
     for (int span = 0; span < query_tile->items; span++)
-        attention_plan->item[first + span] = (Item){number, span};
+        attention_plan->item[first + span] = (WorkItem){number, span};
 }
 
 void plan_fill(AttentionPlan *attention_plan, const Model *model, const Step *step)
@@ -68,7 +68,7 @@ void plan_fill(AttentionPlan *attention_plan, const Model *model, const Step *st
         } else {
             attention_plan->query_tile[number].item = next_unsplit;
             attention_plan->query_tile[number].items = 1;
-            attention_plan->item[next_unsplit++] = (Item){number, ALL};
+            attention_plan->item[next_unsplit++] = (WorkItem){number, ALL};
         }
         number++;
     }

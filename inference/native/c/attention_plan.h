@@ -5,14 +5,14 @@
  * merged in order. A token's result therefore depends only on its position: not on the number of threads, and not on
  * the other rows of the step.
  */
-#ifndef PLAN_H
-#define PLAN_H
+#ifndef ATTENTION_PLAN_H
+#define ATTENTION_PLAN_H
 
 #include <stdatomic.h>
 
 #include "step.h"
 
-enum { SPAN = 256 };    /* tokens; a multiple of STRETCH */
+enum { SPAN = 256 };    /* tokens; a multiple of KV_TILE */
 
 typedef struct QueryTile {
     int row;
@@ -22,10 +22,10 @@ typedef struct QueryTile {
     atomic_int done;        /* finished tasks in this layer, of items × groups */
 } QueryTile;
 
-typedef struct Item {
+typedef struct WorkItem {
     int query_tile;
     int span;               /* or ALL */
-} Item;
+} WorkItem;
 
 enum { ALL = -1 };
 
@@ -34,7 +34,7 @@ typedef struct AttentionPlan {
     int num_query_tiles, items;
     int split;              /* number of items that are spans; these come first */
     QueryTile *query_tile;
-    Item *item;
+    WorkItem *item;
 } AttentionPlan;
 
 /* The sizes of the plan; its tables are null. */

@@ -1,12 +1,12 @@
 /* A cutoff is the least value such that the values above it weigh less than the target. A token weighs 1 for top-k, and
  * its unnormalized probability for top-p. The cutoff is found by bisection, mostly among few candidates. */
-#include "cut.h"
+#include "cutoffs.h"
 
 #include <float.h>
 
 #include "lanes.h"
 #include "rounding.h"
-#include "team.h"
+#include "thread_team.h"
 
 enum { BLOCK = 64, HEAD = 1024 };       /* HEAD: this many of the largest tokens mostly reach top_p */
 

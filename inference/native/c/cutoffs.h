@@ -1,6 +1,6 @@
 /* Cutoffs of top-k, then top-p, then min-p for rows of logits, as defined in inference/engine/sampling/warpers.py. */
-#ifndef CUT_H
-#define CUT_H
+#ifndef CUTOFFS_H
+#define CUTOFFS_H
 
 #include <stddef.h>
 

@@ -7,7 +7,7 @@
 #include "gguf_blocks.h"
 #include "gguf_quantize.h"
 #include "rounding.h"
-#include "team.h"
+#include "thread_team.h"
 #include "vectors_plain.h"
 
 #include "gguf_scales.h"

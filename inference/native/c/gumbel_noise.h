@@ -1,6 +1,6 @@
 /* Gumbel noise as a function of a key and a column, as defined in inference/engine/sampling/gumbel.py. */
-#ifndef NOISE_H
-#define NOISE_H
+#ifndef GUMBEL_NOISE_H
+#define GUMBEL_NOISE_H
 
 #include <math.h>
 #include <stdint.h>

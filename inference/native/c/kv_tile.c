@@ -1,6 +1,6 @@
 /* Keys are transposed, a square of words at a time. Values stay in rows; in bfloat16, the values of two tokens are
  * interleaved. Both become panels (see matrix.h), padded with zeros. Keys and values in 8 bits are widened meanwhile. */
-#include "stretch.h"
+#include "kv_tile.h"
 
 #include <string.h>
 
@@ -15,36 +15,36 @@ enum { SIDE = 8, WORD = 4, CACHE_LINE = 64 };    /* words on a square's side; a 
 
 typedef uint32_t Words __attribute__((vector_size(SIDE * WORD)));
 
-size_t stretch_bytes(int dtype, int head_dim)
+size_t kv_tile_bytes(int dtype, int head_dim)
 {
-    const size_t keys = matrix_bytes(dtype, STRETCH, head_dim), values = matrix_bytes(dtype, head_dim, STRETCH);
+    const size_t keys = matrix_bytes(dtype, KV_TILE, head_dim), values = matrix_bytes(dtype, head_dim, KV_TILE);
     return keys > values ? keys : values;
 }
 
-Stretch stretch_find(const Cached *of, int first, int count)
+KvTile kv_tile_find(const Cached *of, int first, int count)
 {
-    Stretch stretch = {.count = count};
+    KvTile kv_tile = {.count = count};
     const int64_t *page = of->pages + first / of->page;
     for (int i = 0, at = first % of->page; i < count; at = 0, page++)
         for (; at < of->page && i < count; at++, i++)
-            stretch.places[i] = (*page * of->page + at) * (ptrdiff_t)of->token_bytes;
-    for (int i = count; i < STRETCH; i++)
-        stretch.places[i] = NONE;
-    return stretch;
+            kv_tile.places[i] = (*page * of->page + at) * (ptrdiff_t)of->token_bytes;
+    for (int i = count; i < KV_TILE; i++)
+        kv_tile.places[i] = NONE;
+    return kv_tile;
 }
 
 /* Prefetch tokens [first, end) of the keys or the values. */
-INLINE void fetch(const Cached *of, const char *data, const Stretch *stretch, int first, int end)
+INLINE void fetch(const Cached *of, const char *data, const KvTile *kv_tile, int first, int end)
 {
-    for (int i = first; i < end && i < stretch->count; i++)
+    for (int i = first; i < end && i < kv_tile->count; i++)
         for (size_t at = 0; at < of->head_bytes; at += CACHE_LINE)
-            __builtin_prefetch(data + stretch->places[i] + at);
+            __builtin_prefetch(data + kv_tile->places[i] + at);
 }
 
-void stretch_fetch(const Cached *of, const Stretch *stretch)
+void kv_tile_fetch(const Cached *of, const KvTile *kv_tile)
 {
-    fetch(of, of->keys, stretch, 0, stretch->count);
-    fetch(of, of->values, stretch, 0, stretch->count);
+    fetch(of, of->keys, kv_tile, 0, kv_tile->count);
+    fetch(of, of->values, kv_tile, 0, kv_tile->count);
 }
 
 static inline const char *head_at(const char *data, ptrdiff_t place)
@@ -116,19 +116,19 @@ INLINE void turn_heads(char *to, const Cached *of, const ptrdiff_t places[SIDE],
 }
 
 /* `own`: unlike *of, its members cannot change with what is written to `memory`. */
-Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next)
+Matrix kv_tile_keys(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next)
 {
     const Cached own = *of;
     const int size = dtype_bytes(own.dtype), padded = round_up(own.head_dim, GROUP);
-    const int outputs = round_up(stretch->count, PANEL);
+    const int outputs = round_up(kv_tile->count, PANEL);
     for (int token = 0; token < outputs; token += SIDE) {
         char *panel = (char *)memory + (size_t)(token / PANEL) * PANEL * padded * size;
         fetch(&own, own.keys, next, token, token + SIDE);
         char *to = panel + token % PANEL * WORD;
         if (own.kv_dtype == Q8_0)
-            turn_heads(to, &own, stretch->places + token, padded * size, 1);
+            turn_heads(to, &own, kv_tile->places + token, padded * size, 1);
         else
-            turn_heads(to, &own, stretch->places + token, padded * size, 0);
+            turn_heads(to, &own, kv_tile->places + token, padded * size, 0);
     }
     return (Matrix){own.dtype, outputs, own.head_dim, padded, memory, NULL, NULL};
 }
@@ -157,7 +157,7 @@ INLINE WordLanes halves_at(const char *head, int value, int width, const int in_
 }
 
 /* Prefetch the cache line of the token's values that begins with `value`, if one does. */
-INLINE void fetch_value(const Cached *of, const Stretch *next, int token, int value, const int in_blocks)
+INLINE void fetch_value(const Cached *of, const KvTile *next, int token, int value, const int in_blocks)
 {
     const int at = in_blocks ? value : value * dtype_bytes(of->dtype);
     if (at % CACHE_LINE == 0 && token < next->count)
@@ -165,49 +165,49 @@ INLINE void fetch_value(const Cached *of, const Stretch *next, int token, int va
 }
 
 /* Write a panel of values; `tokens` is a multiple of GROUP. */
-INLINE void lay_floats(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
-                              const Stretch *next, const int in_blocks)
+INLINE void lay_floats(char *to, const Cached *of, const KvTile *kv_tile, int tokens, int value,
+                              const KvTile *next, const int in_blocks)
 {
     for (int i = 0; i < tokens; i++) {
         fetch_value(of, next, i, value, in_blocks);
-        const char *head = head_at(of->values, stretch->places[i]);
+        const char *head = head_at(of->values, kv_tile->places[i]);
         lanes_store((float *)to + i * LANES, floats_at(head, value, of->head_dim, in_blocks));
     }
 }
 
-INLINE void lay_pairs(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
-                             const Stretch *next, const int in_blocks)
+INLINE void lay_pairs(char *to, const Cached *of, const KvTile *kv_tile, int tokens, int value,
+                             const KvTile *next, const int in_blocks)
 {
     for (int i = 0; i < tokens; i += 2) {
         fetch_value(of, next, i, value, in_blocks);
         fetch_value(of, next, i + 1, value, in_blocks);
-        const char *first = head_at(of->values, stretch->places[i]);
-        const char *second = head_at(of->values, stretch->places[i + 1]);
+        const char *first = head_at(of->values, kv_tile->places[i]);
+        const char *second = head_at(of->values, kv_tile->places[i + 1]);
         const WordLanes both = halves_at(first, value, of->head_dim, in_blocks)
                                | halves_at(second, value, of->head_dim, in_blocks) << 16;
         memcpy(to + i / 2 * sizeof both, &both, sizeof both);
     }
 }
 
-INLINE void lay_panel(char *to, const Cached *of, const Stretch *stretch, int tokens, int value,
-                             const Stretch *next, const int in_blocks)
+INLINE void lay_panel(char *to, const Cached *of, const KvTile *kv_tile, int tokens, int value,
+                             const KvTile *next, const int in_blocks)
 {
     if (of->dtype == F32)
-        lay_floats(to, of, stretch, tokens, value, next, in_blocks);
+        lay_floats(to, of, kv_tile, tokens, value, next, in_blocks);
     else
-        lay_pairs(to, of, stretch, tokens, value, next, in_blocks);
+        lay_pairs(to, of, kv_tile, tokens, value, next, in_blocks);
 }
 
-Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next)
+Matrix kv_tile_values(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next)
 {
     const Cached own = *of;
-    const int width = own.head_dim, padded = round_up(stretch->count, GROUP);
+    const int width = own.head_dim, padded = round_up(kv_tile->count, GROUP);
     for (int value = 0; value < width; value += PANEL) {
         char *panel = (char *)memory + (size_t)value * padded * dtype_bytes(own.dtype);
         if (own.kv_dtype == Q8_0)
-            lay_panel(panel, &own, stretch, padded, value, next, 1);
+            lay_panel(panel, &own, kv_tile, padded, value, next, 1);
         else
-            lay_panel(panel, &own, stretch, padded, value, next, 0);
+            lay_panel(panel, &own, kv_tile, padded, value, next, 0);
     }
-    return (Matrix){own.dtype, round_up(width, PANEL), stretch->count, padded, memory, NULL, NULL};
+    return (Matrix){own.dtype, round_up(width, PANEL), kv_tile->count, padded, memory, NULL, NULL};
 }

@@ -1,13 +1,13 @@
-/* A stretch: up to STRETCH consecutive tokens of a sequence. Their keys and values are gathered from the pages into two
+/* A KV tile: up to KV_TILE consecutive tokens of a sequence. Their keys and values are gathered from the pages into two
  * packed matrices, which the queries and the softmax weights are multiplied with. */
-#ifndef STRETCH_H
-#define STRETCH_H
+#ifndef KV_TILE_H
+#define KV_TILE_H
 
 #include <stddef.h>
 
 #include "matrix.h"
 
-enum { STRETCH = 128 };      /* tokens */
+enum { KV_TILE = 128 };      /* tokens */
 
 /* The keys and values of one KV head in the pages of a row. */
 typedef struct Cached {
@@ -19,27 +19,27 @@ typedef struct Cached {
     size_t head_bytes, token_bytes;     /* of a token's head; from one token of a page to the next */
 } Cached;
 
-typedef struct Stretch {
-    int count;                  /* tokens, at most STRETCH */
-    ptrdiff_t places[STRETCH];  /* byte offsets of the tokens from `keys` or `values`; NONE behind the last */
-} Stretch;
+typedef struct KvTile {
+    int count;                  /* tokens, at most KV_TILE */
+    ptrdiff_t places[KV_TILE];  /* byte offsets of the tokens from `keys` or `values`; NONE behind the last */
+} KvTile;
 
 enum { NONE = -1 };
 
-size_t stretch_bytes(int dtype, int head_dim); /* of the larger matrix */
+size_t kv_tile_bytes(int dtype, int head_dim); /* of the larger matrix */
 
 /* Locate tokens [first, first + count) of the row. */
-Stretch stretch_find(const Cached *of, int first, int count);
+KvTile kv_tile_find(const Cached *of, int first, int count);
 
-/* Prefetch the keys and values of a stretch: reading scattered pages from memory is slow. */
-void stretch_fetch(const Cached *of, const Stretch *stretch);
+/* Prefetch the keys and values of a tile: reading scattered pages from memory is slow. */
+void kv_tile_fetch(const Cached *of, const KvTile *kv_tile);
 
 /* The keys as a matrix whose outputs are tokens: it turns a row of queries into scores. Meanwhile the keys of `next`
  * are prefetched, a few at a time: a core stalls when it has more loads in flight than it can track. */
-Matrix stretch_keys(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next);
+Matrix kv_tile_keys(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next);
 
 /* The values as a matrix whose inputs are tokens: it turns a row of softmax weights into the weighted sum of values.
  * Meanwhile the values of `next` are prefetched. */
-Matrix stretch_values(void *memory, const Cached *of, const Stretch *stretch, const Stretch *next);
+Matrix kv_tile_values(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next);
 
 #endif

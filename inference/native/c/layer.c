@@ -4,7 +4,7 @@
 
 #include <string.h>
 
-#include "activation.h"
+#include "activation_function.h"
 #include "attention.h"
 #include "delta.h"
 #include "kv_block.h"

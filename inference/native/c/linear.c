@@ -2,7 +2,7 @@
 #include "multiply.h"
 #include "rounding.h"
 #include "store.h"
-#include "team.h"
+#include "thread_team.h"
 
 /* The size of a part of y: its weights and its floats fit a core's cache. CONVERTED: rows per conversion task. */
 enum { PART_ROWS = 96, PART_PANELS = 4, PART_WIDTH = PART_PANELS * PANEL, CONVERTED = 4 };

@@ -3,7 +3,7 @@
 #include "logprobs.h"
 
 #include "lanes.h"
-#include "team.h"
+#include "thread_team.h"
 
 typedef struct Request {
     const Logits *logits;

@@ -1,6 +1,6 @@
 /* Online softmax (Milakov and Gimelshein 2018, arXiv:1805.02867, algorithm 3). Invisible tokens leave every sum bitwise
  * unchanged. */
-#include "mix.h"
+#include "online_softmax.h"
 
 #include <math.h>
 
@@ -9,23 +9,23 @@
 
 static const float LOWEST = -1e30f;     /* below all scores; finite, because it is subtracted from itself */
 
-size_t mix_bytes(int rows, int width)
+size_t softmax_bytes(int rows, int width)
 {
     return (2 * round_up(rows, LANES) + (size_t)rows * width) * sizeof(float);
 }
 
-Mix mix_at(void *memory, int rows, int width)
+OnlineSoftmax softmax_at(void *memory, int rows, int width)
 {
     float *largest = memory;
-    return (Mix){rows, width, largest, largest + round_up(rows, LANES), largest + 2 * round_up(rows, LANES)};
+    return (OnlineSoftmax){rows, width, largest, largest + round_up(rows, LANES), largest + 2 * round_up(rows, LANES)};
 }
 
-void mix_clear(const Mix *mix)
+void softmax_clear(const OnlineSoftmax *softmax)
 {
-    for (int row = 0; row < mix->rows; row++)
-        mix->largest[row] = LOWEST;
-    memset(mix->total, 0, mix->rows * sizeof(float));
-    memset(mix->sums, 0, (size_t)mix->rows * mix->width * sizeof(float));
+    for (int row = 0; row < softmax->rows; row++)
+        softmax->largest[row] = LOWEST;
+    memset(softmax->total, 0, softmax->rows * sizeof(float));
+    memset(softmax->sums, 0, (size_t)softmax->rows * softmax->width * sizeof(float));
 }
 
 static inline Lanes scored(Lanes product, const ScoreMask *mask)
@@ -59,9 +59,9 @@ static float smaller_by(float largest, float before)
     return largest == before ? 1 : lanes_exp(lanes_all(before - largest))[0];
 }
 
-float mix_weigh(const Mix *mix, int row, float *products, int count, ScoreMask mask)
+float softmax_weigh(const OnlineSoftmax *softmax, int row, float *products, int count, ScoreMask mask)
 {
-    const float before = mix->largest[row], largest = score(products, count, before, &mask);
+    const float before = softmax->largest[row], largest = score(products, count, before, &mask);
     const float factor = smaller_by(largest, before);
     Lanes sum = {0};
     for (int k = 0; k < count; k += LANES) {
@@ -69,37 +69,37 @@ float mix_weigh(const Mix *mix, int row, float *products, int count, ScoreMask m
         lanes_store(products + k, weights);
         sum += weights;
     }
-    mix->largest[row] = largest;
-    mix->total[row] = mix->total[row] * factor + lanes_sum(sum);
+    softmax->largest[row] = largest;
+    softmax->total[row] = softmax->total[row] * factor + lanes_sum(sum);
     return factor;
 }
 
-void mix_scale(const Mix *mix, int row, float factor)
+void softmax_scale(const OnlineSoftmax *softmax, int row, float factor)
 {
-    float *sums = mix->sums + (size_t)row * mix->width;
-    for (int k = 0; k < mix->width && factor != 1; k += LANES)
+    float *sums = softmax->sums + (size_t)row * softmax->width;
+    for (int k = 0; k < softmax->width && factor != 1; k += LANES)
         lanes_store(sums + k, lanes_load(sums + k) * factor);
 }
 
-void mix_join(const Mix *mix, const Mix *more)
+void softmax_merge(const OnlineSoftmax *softmax, const OnlineSoftmax *more)
 {
-    for (int row = 0; row < mix->rows; row++) {
-        const float before = mix->largest[row], other = more->largest[row];
+    for (int row = 0; row < softmax->rows; row++) {
+        const float before = softmax->largest[row], other = more->largest[row];
         const float largest = before > other ? before : other;
         const float factor = smaller_by(largest, before), scale = smaller_by(largest, other);
-        const float *from = more->sums + (size_t)row * mix->width;
-        float *sums = mix->sums + (size_t)row * mix->width;
-        mix->largest[row] = largest;
-        mix->total[row] = mix->total[row] * factor + more->total[row] * scale;
-        for (int k = 0; k < mix->width; k += LANES)
+        const float *from = more->sums + (size_t)row * softmax->width;
+        float *sums = softmax->sums + (size_t)row * softmax->width;
+        softmax->largest[row] = largest;
+        softmax->total[row] = softmax->total[row] * factor + more->total[row] * scale;
+        for (int k = 0; k < softmax->width; k += LANES)
             lanes_store(sums + k, lanes_load(sums + k) * factor + lanes_load(from + k) * scale);
     }
 }
 
-void mix_write(const Mix *mix, int row, float *to, int count)
+void softmax_write(const OnlineSoftmax *softmax, int row, float *to, int count)
 {
-    const float *sums = mix->sums + (size_t)row * mix->width;
-    const float inverse = 1 / mix->total[row];
+    const float *sums = softmax->sums + (size_t)row * softmax->width;
+    const float inverse = 1 / softmax->total[row];
     for (int k = 0; k < count; k++)
         to[k] = sums[k] * inverse;
 }

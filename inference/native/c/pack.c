@@ -7,7 +7,7 @@
 #include "quantize.h"
 #include "rounding.h"
 #include "rows.h"
-#include "team.h"
+#include "thread_team.h"
 
 static void write_bf16(uint16_t *to, Tile tile)
 {

@@ -1,8 +1,8 @@
 /* Lays out the workspace. The same code, run without memory, computes its size. */
 #include "run.h"
 
+#include "kv_tile.h"
 #include "rounding.h"
-#include "stretch.h"
 
 enum { ALIGNMENT = 64 };
 
@@ -30,10 +30,10 @@ static Activations take_activations(Arena *arena, unsigned kinds, int rows, int 
     return at ? activations_at(at, kinds, rows, inputs) : (Activations){.kinds = kinds};
 }
 
-static Mix take_mix(Arena *arena, int rows, int width)
+static OnlineSoftmax take_softmax(Arena *arena, int rows, int width)
 {
-    void *at = take(arena, mix_bytes(rows, width));
-    return at ? mix_at(at, rows, width) : (Mix){rows, width, NULL, NULL, NULL};
+    void *at = take(arena, softmax_bytes(rows, width));
+    return at ? softmax_at(at, rows, width) : (OnlineSoftmax){rows, width, NULL, NULL, NULL};
 }
 
 static int padded(int count)
@@ -47,12 +47,12 @@ static Scratch scratch_at(const Run *run, Arena *arena)
     const int rows = run->attention_plan.rows, tile = TILE_PANELS * PANEL;
     return (Scratch){
         .queries = take(arena, inputs_bytes(model->dtype, rows, model->head_dim)),
-        .keys = take(arena, stretch_bytes(model->dtype, model->head_dim)),
-        .values = take(arena, stretch_bytes(model->dtype, model->head_dim)),
-        .weights = take(arena, inputs_bytes(model->dtype, rows, STRETCH)),
-        .scores = take_floats(arena, rows, STRETCH),
-        .sum = take_mix(arena, rows, run->width),
-        .span = take_mix(arena, rows, run->width),
+        .keys = take(arena, kv_tile_bytes(model->dtype, model->head_dim)),
+        .values = take(arena, kv_tile_bytes(model->dtype, model->head_dim)),
+        .weights = take(arena, inputs_bytes(model->dtype, rows, KV_TILE)),
+        .scores = take_floats(arena, rows, KV_TILE),
+        .sum = take_softmax(arena, rows, run->width),
+        .span = take_softmax(arena, rows, run->width),
         .tile = take_floats(arena, run->block, tile),
         .other = take_floats(arena, run->block, tile),
     };
@@ -64,11 +64,11 @@ Scratch run_scratch(const Run *run, int thread)
     return scratch_at(run, &arena);
 }
 
-Mix run_partial(const Run *run, int item, int group)
+OnlineSoftmax run_partial(const Run *run, int item, int group)
 {
     const size_t number = (size_t)item * run->model->num_kv_heads + group;
-    const size_t bytes = mix_bytes(run->attention_plan.rows, run->width);
-    return mix_at((char *)run->partial + number * bytes, run->attention_plan.rows, run->width);
+    const size_t bytes = softmax_bytes(run->attention_plan.rows, run->width);
+    return softmax_at((char *)run->partial + number * bytes, run->attention_plan.rows, run->width);
 }
 
 static int rows_at_most(const Run *run)
@@ -136,7 +136,7 @@ Run run_at(const Model *model, const Step *step, void *memory, size_t *bytes)
     AttentionPlan *plan = &run.attention_plan;
     plan->query_tile = take(&arena, plan->num_query_tiles * sizeof *plan->query_tile);
     plan->item = take(&arena, plan->items * sizeof *plan->item);
-    run.partial = take(&arena, (size_t)plan->split * model->num_kv_heads * mix_bytes(plan->rows, run.width));
+    run.partial = take(&arena, (size_t)plan->split * model->num_kv_heads * softmax_bytes(plan->rows, run.width));
     Arena of_a_thread = {NULL, 0};
     scratch_at(&run, &of_a_thread);
     run.scratch_bytes = of_a_thread.used;

@@ -2,17 +2,17 @@
 #ifndef RUN_H
 #define RUN_H
 
-#include "forms.h"
-#include "mix.h"
-#include "plan.h"
+#include "activations.h"
+#include "attention_plan.h"
+#include "online_softmax.h"
 #include "step.h"
-#include "team.h"
+#include "thread_team.h"
 
 /* Buffers of one thread, for attention, for the gated MLP and for logits. */
 typedef struct Scratch {
-    void *queries, *keys, *values, *weights;    /* attention: rows × head, STRETCH × head twice, rows × STRETCH */
-    float *scores;                              /* (rows, STRETCH) */
-    Mix sum, span;
+    void *queries, *keys, *values, *weights;    /* attention: rows × head, KV_TILE × head twice, rows × KV_TILE */
+    float *scores;                              /* (rows, KV_TILE) */
+    OnlineSoftmax sum, span;
     float *tile, *other;                        /* (block, TILE_PANELS × PANEL): products of a tile */
 } Scratch;
 
@@ -28,7 +28,7 @@ typedef struct Run {
     float *x, *y;                   /* (T, hidden): residual stream; its next addend, or normed x */
     float *states;                  /* (T, queries | keys | values) */
     float *mixed;                   /* (T, num_heads × head): attention output */
-    float *partial;                 /* for each item that is a span, and each group: a Mix */
+    float *partial;                 /* for each item that is a span, and each group: an OnlineSoftmax */
     Activations normed, attended, activated, last;    /* inputs of matrices; last: (num_logits, hidden) */
     float *low[MOST_PRODUCTS];      /* (T, rank): low-rank outputs of adapters, for each product of a phase */
     int low_stride;
@@ -51,7 +51,7 @@ int run_token(const Run *run, int layer, int row);
 /* The first row of a layer whose token is at or after `token`. */
 int run_row(const Run *run, int layer, int token);
 
-/* The Mix of an item that is a span. */
-Mix run_partial(const Run *run, int item, int group);
+/* The OnlineSoftmax of an item that is a span. */
+OnlineSoftmax run_partial(const Run *run, int item, int group);
 
 #endif

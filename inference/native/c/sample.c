@@ -3,12 +3,12 @@
  * An upper bound of the noise, which takes no logarithm, excludes nearly all tokens. The noise of the others is
  * computed to within a few last bits.
  */
-#include "draw.h"
+#include "sample.h"
 
 #include <float.h>
 
-#include "noise.h"
-#include "team.h"
+#include "gumbel_noise.h"
+#include "thread_team.h"
 
 typedef struct Largest {
     const Logits *logits;

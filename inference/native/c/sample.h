@@ -1,6 +1,6 @@
 /* The next token for rows of logits: greedy, or sampled with the Gumbel-max trick. */
-#ifndef DRAW_H
-#define DRAW_H
+#ifndef SAMPLE_H
+#define SAMPLE_H
 
 #include "logits.h"
 

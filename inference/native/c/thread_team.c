@@ -1,6 +1,6 @@
 /* A team of OpenMP threads. Knows how to share tasks and how to wait; knows nothing of the work. */
 #define _GNU_SOURCE
-#include "team.h"
+#include "thread_team.h"
 
 #include <sched.h>
 #include <time.h>

@@ -3,8 +3,8 @@
  * Free threads take small tasks, so a thread that loses its core delays the others by at most one task. A waiting
  * thread spins for some microseconds, then yields, then sleeps.
  */
-#ifndef TEAM_H
-#define TEAM_H
+#ifndef THREAD_TEAM_H
+#define THREAD_TEAM_H
 
 #include <stdalign.h>
 #include <stdatomic.h>

@@ -5,7 +5,7 @@
 #include "matrix.h"
 #include "rounding.h"
 #include "rows.h"
-#include "team.h"
+#include "thread_team.h"
 
 typedef struct Unpacking {
     const Matrix *of;
