@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -13,6 +14,7 @@ from inference.model.load.gguf.header import GgufHeader
 from inference.model.load.gguf.shards import GGUF
 
 HASH_PATTERN = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # git's sha1, or sha256
+WINDOWS_SEPARATORS = "\\:"  # which names on the Hub may have
 SHA256_LENGTH = 64  # hexadecimal digits
 
 
@@ -113,4 +115,10 @@ class Repository:
 def is_inside_folder(name: str) -> bool:
     """Whether the path `name` stays inside the model's folder, as every path of a git repository does."""
     path = PurePosixPath(name)
-    return bool(path.name) and not path.is_absolute() and ".." not in path.parts and "\0" not in name
+    return (
+        bool(path.name)
+        and not path.is_absolute()
+        and ".." not in path.parts
+        and "\0" not in name
+        and not (sys.platform == "win32" and any(char in name for char in WINDOWS_SEPARATORS))
+    )

@@ -1,5 +1,6 @@
 """The Hub's answers about a model are validated."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -70,6 +71,15 @@ def test_file_names_outside_of_the_model_are_refused(
 )
 def test_names_inside_of_the_folder_are_recognized(name: str, expected: bool) -> None:
     assert is_inside_folder(name) is expected
+
+
+@pytest.mark.parametrize("name", ["..\\..\\evil.json", "\\evil.json", "C:evil.json", "a.json:stream"])
+def test_no_name_leads_out_of_a_folder_of_windows(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setattr(sys, "platform", "linux")
+    assert is_inside_folder(name)
+    monkeypatch.setattr(sys, "platform", "win32")
+    assert not is_inside_folder(name)
+    assert is_inside_folder("a folder/config.json")
 
 
 @pytest.mark.parametrize("card", ["nothing", 3, {"license": "mit", "eval_results": 3}])
