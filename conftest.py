@@ -1,6 +1,10 @@
-"""Selects the tests: the fast ones, and the opt-in marks named on the command line; and orders them."""
+"""Selects the tests: the fast ones, the opt-in marks named on the command line, and those that this system
+can run; and orders them.
+"""
 
 import gc
+import os
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -8,6 +12,7 @@ import pytest
 from tests.xdist_scopes import scope_of, sort_long_scopes_first
 
 OPT_IN = ("slow", "gpu", "hub")
+SYSTEMS = {"linux": sys.platform == "linux", "posix": os.name == "posix", "windows": os.name == "nt"}
 GC_THRESHOLD = 10_000  # new objects between two collections; 700 by default
 
 
@@ -24,6 +29,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items:
             if item.get_closest_marker(mark):
                 item.add_marker(skip)
+    for item in items:
+        for mark in item.iter_markers("system"):
+            (name,) = mark.args
+            item.add_marker(pytest.mark.skipif(not SYSTEMS[name], reason=f"needs {name}"))
     sort_long_scopes_first(items)
 
 

@@ -34,6 +34,7 @@ wait
 # Counted before OMP_NUM_THREADS is set, which nproc takes for the number of cores. macOS has no nproc.
 cores=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 workers=$((cores < 2 ? cores + 2 : 4))
+export PYTHONUTF8=1  # Windows would read and write the tests' files in its code page
 # One torch thread per process, because the processes share the cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
 exec "$VENV_PYTHON" -m pytest -n "$workers" --max-worker-restart 0 --dist loadfile --no-loadscope-reorder \

@@ -53,7 +53,7 @@ def serving(
         wait_for(process, url, certificate)
         yield process, url
     finally:
-        process.send_signal(signal.SIGKILL)
+        process.kill()
         process.wait(timeout=TIMEOUT_S)
 
 
@@ -71,6 +71,7 @@ def test_help_is_printed_before_any_library_is_loaded() -> None:
     assert "--model-name" in result.stdout
 
 
+@pytest.mark.system("posix")
 def test_output_that_is_not_read_to_its_end_causes_no_traceback() -> None:
     line = f"{sys.executable} {ROOT / 'main.py'} --help | true; echo ${{PIPESTATUS[0]}}"
     result = subprocess.run(["bash", "-c", line], capture_output=True, text=True, env=OURS)
@@ -238,6 +239,7 @@ def test_a_missing_package_is_named_with_a_remedy(capsys: pytest.CaptureFixture[
     assert "package flask is not installed" in message and "scripts/setup.sh" in message
 
 
+@pytest.mark.system("linux")
 def test_too_little_memory_for_the_libraries_is_reported_in_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -247,6 +249,7 @@ def test_too_little_memory_for_the_libraries_is_reported_in_one_line(
     assert "ulimit -d" in message and len(message.splitlines()) == 1
 
 
+@pytest.mark.system("linux")
 @pytest.mark.parametrize("error", [MemoryError(), OSError(12, "Cannot allocate memory")])
 def test_too_little_memory_for_the_action_is_reported_in_one_line(
     error: Exception, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -282,6 +285,7 @@ def test_a_missing_model_is_refused_with_a_table() -> None:
     assert "Traceback" not in result.stderr
 
 
+@pytest.mark.system("posix")
 @pytest.mark.slow
 def test_a_started_server_requires_its_key_and_stops_with_code_0(tmp_path: Path) -> None:
     flags = ("--served-names=mine", "--default-max-tokens=3", "--api-keys=sesame")

@@ -6,6 +6,7 @@ import os
 import queue
 import re
 import socket
+import sys
 import tempfile
 import threading
 import time
@@ -121,6 +122,8 @@ def live() -> Iterator[Callable[..., LiveServer]]:
 @pytest.fixture
 def spooled_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
     """spooled_files() lists the temporary files that the test has open, by number: they have no name."""
+    if sys.platform != "linux":
+        pytest.skip("needs linux")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
     def is_spooled(link: Path) -> bool:

@@ -43,7 +43,7 @@ def test_a_folder_that_does_not_exist_yet_is_checked_at_its_parent(tmp_path: Pat
     assert os.listdir(tmp_path) == []
 
 
-@pytest.mark.skipif(not Path("/proc/self").exists(), reason="no folder here refuses every write")
+@pytest.mark.system("linux")  # whose /proc refuses every write
 def test_an_unwritable_folder_gives_the_systems_reason() -> None:
     assert inspect_folder(Path("/proc/self")).write_error
 

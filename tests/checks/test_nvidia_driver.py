@@ -1,5 +1,6 @@
 """The driver as nvidia-smi, or the kernel module without it, reports it."""
 
+import os
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,8 @@ OPEN = "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  580.65.06  Rele
 
 def fake_smi(folder: Path, script: str) -> dict[str, str]:
     """The environment whose nvidia-smi is this shell script."""
+    if os.name != "posix":
+        pytest.skip("needs posix")
     program = folder / "nvidia-smi"
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)

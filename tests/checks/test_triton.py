@@ -12,6 +12,7 @@ from checks.machine import Gpu, Machine
 from checks.memory.plan import Plan
 from checks.triton_needs import COMPILER, HEADERS, PACKAGE, apt_packages, describe_fix, find_missing
 
+pytestmark = pytest.mark.system("posix")  # Triton has no Windows version
 PYTHON_DEV = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
 A_GPU = Gpu("NVIDIA L4", free=24 * 10**9, total=24 * 10**9)
 

@@ -100,6 +100,7 @@ def test_a_relative_folder_is_found_from_the_folder_of_main_py(tmp_path: Path, l
     assert look_up("models/own").folder == folder
 
 
+@pytest.mark.system("posix")
 @pytest.mark.parametrize("name", ["config.json", "tokenizer.json", "chat_template.jinja", "deep/notes.txt"])
 def test_what_may_never_end_is_refused_instead_of_read(tmp_path: Path, look_up: LookUp, name: str) -> None:
     folder = tiny.llama(tmp_path / "model")

@@ -14,7 +14,7 @@ from tests.servers.main_process import OURS, ROOT, TIMEOUT_S, wait_for
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the address space"),
+    pytest.mark.system("linux"),  # others do not limit the address space
 ]
 
 

@@ -28,6 +28,7 @@ EXAMPLES = [
 ]
 
 
+@pytest.mark.system("posix")
 @pytest.mark.slow
 @pytest.mark.parametrize(("command", "expected"), EXAMPLES)
 def test_a_command_prints_what_the_docs_show(server: ServerProcess, command: str, expected: str) -> None:

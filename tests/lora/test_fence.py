@@ -14,10 +14,11 @@ def root(tmp_path: Path) -> Path:
     for name in ("allowed/poet", "allowed/acme/cook", "outside/secret", "allowed-too/secret"):
         (tmp_path / name).mkdir(parents=True)
         (tmp_path / name / "adapter_config.json").write_text("{}")
-    (tmp_path / "allowed/out").symlink_to(tmp_path / "outside/secret")
-    (tmp_path / "allowed/inside").symlink_to(tmp_path / "allowed/poet")
-    (tmp_path / "allowed/loop").symlink_to(tmp_path / "allowed/loop")
-    (tmp_path / "link").symlink_to(tmp_path / "allowed")
+    if os.name == "posix":
+        (tmp_path / "allowed/out").symlink_to(tmp_path / "outside/secret")
+        (tmp_path / "allowed/inside").symlink_to(tmp_path / "allowed/poet")
+        (tmp_path / "allowed/loop").symlink_to(tmp_path / "allowed/loop")
+        (tmp_path / "link").symlink_to(tmp_path / "allowed")
     return tmp_path
 
 
@@ -27,7 +28,7 @@ def root(tmp_path: Path) -> Path:
         ("poet", "allowed/poet"),
         ("acme/cook", "allowed/acme/cook"),
         ("acme/../poet", "allowed/poet"),
-        ("inside", "allowed/poet"),
+        pytest.param("inside", "allowed/poet", marks=pytest.mark.system("posix")),
         ("{root}/allowed/poet", "allowed/poet"),
         ("{root}/allowed/poet/", "allowed/poet"),
         ("{root}/outside/../allowed/poet", "allowed/poet"),
@@ -44,16 +45,18 @@ def test_a_folder_below_is_found(root: Path, path: str, folder: str) -> None:
         "{root}/outside/secret", "{root}/allowed-too/secret", "{root}/allowed",
         "{root}/allowed/../outside/secret", "poet/adapter_config.json", "a\0b", "x" * 5000,
         "file://{root}/allowed/poet", "~", "~/x", "/", "/proc/self", "//etc", "%2e%2e/outside/secret",
-        "poet/../../outside/secret", "out/../secret",
+        "poet/../../outside/secret", "out/../secret", "..\\outside\\secret", "C:\\", "C:poet",
+        "\\\\server\\share", "//server/share", "NUL", "\\\\.\\NUL",
     ],
 )  # fmt: skip
 def test_no_other_path_is_found(root: Path, path: str) -> None:
     assert Fence([str(root / "allowed")]).find(path.format(root=root)) is None
 
 
-@pytest.mark.parametrize(
-    "path", ["poet", "none", "none/deeper", "inside/new", "{root}/allowed/new", "poet/a.txt"]
-)
+INSIDE = pytest.param("inside/new", marks=pytest.mark.system("posix"))
+
+
+@pytest.mark.parametrize("path", ["poet", "none", "none/deeper", INSIDE, "{root}/allowed/new", "poet/a.txt"])
 def test_a_place_below_is_enclosed_whether_or_not_it_exists(root: Path, path: str) -> None:
     assert Fence([str(root / "allowed")]).encloses(path.format(root=root))
 
@@ -71,6 +74,7 @@ def test_a_relative_path_is_tried_below_each_folder(root: Path) -> None:
     assert fence.find("poet") == root / "allowed/poet"
 
 
+@pytest.mark.system("posix")
 def test_a_fence_that_is_a_link_holds_what_it_leads_to(root: Path) -> None:
     fence = Fence([str(root / "link")])
     assert fence.find("poet") == fence.find(str(root / "link/poet")) == root / "allowed/poet"
@@ -79,7 +83,8 @@ def test_a_fence_that_is_a_link_holds_what_it_leads_to(root: Path) -> None:
 
 
 def test_a_home_folder_is_expanded(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HOME", str(root))
+    for name in ("HOME", "USERPROFILE"):
+        monkeypatch.setenv(name, str(root))
     assert Fence(["~/allowed"]).find("poet") == root / "allowed/poet"
 
 

@@ -270,6 +270,7 @@ def test_memory_that_runs_out_while_an_adapter_is_tried_makes_it_no_bad_adapter(
     model.adapter_runner.remove(1)
 
 
+@pytest.mark.system("posix")
 def test_files_of_the_hubs_cache_may_be_links_to_its_blobs(model: PreTrainedModel, folder: Path) -> None:
     snapshot, blobs = folder / "snapshots" / "abc", folder / "blobs"
     snapshot.mkdir(parents=True)

@@ -45,6 +45,7 @@ def test_a_damaged_file_is_measured_again(path: Path, content: str) -> None:
     assert RememberedErrors(path).measure("fused", refuse) == 0.2
 
 
+@pytest.mark.system("posix")
 def test_errors_that_another_user_may_have_written_are_measured_again(path: Path) -> None:
     RememberedErrors(path).measure("fused", lambda: 0.25)
     path.chmod(0o666)
@@ -71,6 +72,7 @@ def test_the_fastest_of_some_options_is_remembered(path: Path) -> None:
     assert RememberedChoices(path).fastest["fused; paged"] == "paged"
 
 
+@pytest.mark.system("posix")
 def test_a_choice_that_another_user_may_have_written_is_none(path: Path) -> None:
     RememberedChoices(path).remember("fused; paged", "fused")
     path.chmod(0o666)

@@ -1,6 +1,5 @@
 """Prefaulted memory: matrices take it, and it is given back with them, as is the unused rest."""
 
-import sys
 import threading
 from collections.abc import Iterator
 
@@ -13,7 +12,7 @@ from inference.native.prefault import HUGE, Arena
 from inference.native.structs import NativeDtype
 from inference.process.memory.rss import resident_memory
 
-pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="memory is prefaulted only on Linux")
+pytestmark = pytest.mark.system("linux")  # elsewhere no memory is prefaulted
 
 SIZE = 64 << 20
 SLACK = 8 << 20  # bytes that the process takes or frees meanwhile for other reasons

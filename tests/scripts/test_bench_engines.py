@@ -146,6 +146,7 @@ def test_both_engines_load_the_same_gguf_file(tmp_path: Path, monkeypatch: pytes
     assert "main.py" in commands[0] and "--quantize" not in commands[0]
 
 
+@pytest.mark.system("posix")
 def test_converted_files_are_made_once_and_no_partial_file_stays(tmp_path: Path) -> None:
     options = replace(OPTIONS, engines_folder=str(tmp_path))
     first = convert_once(options, "file", lambda path: ("sh", "-c", f"echo 1 > {path}"))

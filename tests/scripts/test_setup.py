@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.system("posix")  # the scripts run in bash
+
 ROOT = Path(__file__).parents[2]
 TOOLS = (
     "bash",

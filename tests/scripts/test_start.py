@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.system("posix")  # the scripts run in bash
+
 ROOT = Path(__file__).parents[2]
 ARGUMENTS = [
     "--model=EleutherAI/gpt-neo-1.3B",

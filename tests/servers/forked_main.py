@@ -1,6 +1,7 @@
 """main.py as a fork of a process that has imported its libraries, which takes most of a start.
 
-That process starts with the first server of a run. tests/test_main.py executes main.py itself.
+That process starts with the first server of a run. tests/test_main.py executes main.py itself. Windows has no
+forks: there the libraries are imported for each server.
 """
 
 import atexit
@@ -8,11 +9,11 @@ import os
 import signal
 import subprocess
 import sys
-from multiprocessing import get_context
+from multiprocessing import get_all_start_methods, get_context
 
 import main
 
-FORKSERVER = get_context("forkserver")
+FORKSERVER = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
 FORKSERVER.set_forkserver_preload(["tests.servers.server_imports"])
 
 
@@ -41,6 +42,9 @@ class ForkedMain:
     def send_signal(self, number: int) -> None:
         if self.poll() is None:
             os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self._process.kill()
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)

@@ -100,7 +100,7 @@ except MemoryError:
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="other systems do not limit the address space")
+@pytest.mark.system("linux")  # others do not limit the address space
 def test_a_body_that_does_not_fit_into_memory_is_refused() -> None:
     command = [sys.executable, "-c", LITTLE_MEMORY]
     process = subprocess.run(command, cwd=HOME, capture_output=True, text=True)
@@ -139,7 +139,7 @@ print(sum(faults))
 """
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs the faults of a thread")
+@pytest.mark.system("linux")  # others do not count the faults of a thread
 def test_the_memory_of_texts_is_there_before_they_are_decoded() -> None:
     command = [sys.executable, "-c", COUNT_FAULTS]
     result = subprocess.run(command, cwd=HOME, check=True, capture_output=True, text=True)

@@ -1,7 +1,6 @@
 """Long strings of large bodies are decoded in slices, to the same values as in one call."""
 
 import json
-import resource
 import sys
 import time
 from typing import Any
@@ -15,6 +14,11 @@ from api.body.json_body import parse
 from api.body.large_json import LARGE_BYTES, check_counts, parse_large
 from api.body.long_strings import LongStrings
 from inference.errors import BadRequest
+
+try:
+    import resource
+except ImportError:  # not a Unix
+    resource = None  # type: ignore[assignment]
 
 LENGTH = 3 * LARGE_BYTES
 TEXTS = {
@@ -90,7 +94,7 @@ def test_no_call_copies_more_of_a_text_than_a_slice(monkeypatch: pytest.MonkeyPa
     assert sum(copies) == len(text) and max(copies) <= long_strings.DECODED_BYTES
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="needs the faults of a thread")
+@pytest.mark.system("linux")  # others do not count the faults of a thread
 def test_the_memory_of_a_text_is_there_before_it_is_filled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pages are cleared without Python's lock, not by the copies."""
     faults: list[int] = []

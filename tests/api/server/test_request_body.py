@@ -176,7 +176,7 @@ def no_folder() -> BinaryIO:
     raise FileNotFoundError(2, "No usable temporary directory found in ['/secret']")
 
 
-@pytest.mark.parametrize("open_file", [full_disk, no_folder])
+@pytest.mark.parametrize("open_file", [pytest.param(full_disk, marks=pytest.mark.system("linux")), no_folder])
 @pytest.mark.parametrize("size", [SPOOL_BYTES + 1, 3 * SPOOL_BYTES])
 def test_a_full_disk_is_an_error_without_a_leak(
     monkeypatch: pytest.MonkeyPatch,

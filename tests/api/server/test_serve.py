@@ -85,6 +85,7 @@ def start() -> Iterator[Start]:
         each.process.wait()
 
 
+@pytest.mark.system("posix")
 def test_a_running_stream_is_finished_before_the_process_ends(start: Start) -> None:
     process = start(0.1, 60.0)
     streams = [process.stream() for _ in range(8)]
@@ -94,6 +95,7 @@ def test_a_running_stream_is_finished_before_the_process_ends(start: Start) -> N
     assert process.wait_for_exit()[0] == 0
 
 
+@pytest.mark.system("posix")
 def test_a_draining_server_refuses_requests_and_is_not_ready(start: Start) -> None:
     process = start(0.2, 5.0)
     running = process.stream()
@@ -108,6 +110,7 @@ def test_a_draining_server_refuses_requests_and_is_not_ready(start: Start) -> No
     assert process.wait_for_exit()[0] == 0
 
 
+@pytest.mark.system("posix")
 def test_a_response_still_running_after_the_drain_gets_an_error_in_its_dialect(start: Start) -> None:
     process = start(5.0, 0.3)  # a whole answer takes 40 s
     streamed = process.stream()
@@ -120,6 +123,7 @@ def test_a_response_still_running_after_the_drain_gets_an_error_in_its_dialect(s
     assert process.wait_for_exit()[0] == 0
 
 
+@pytest.mark.system("posix")
 def test_a_client_that_reads_nothing_does_not_delay_the_exit(start: Start) -> None:
     process = start(0.0, 0.2)
     connection = process.connect(request("POST", "/say", b'{"stream": "sse"}') * 3000)
@@ -130,6 +134,7 @@ def test_a_client_that_reads_nothing_does_not_delay_the_exit(start: Start) -> No
     connection.close()
 
 
+@pytest.mark.system("posix")
 def test_a_body_still_arriving_does_not_delay_the_exit(start: Start) -> None:
     process = start(0.0, 0.2)
     connection = process.connect(request("POST", "/say", b"{").replace(b"Length: 1", b"Length: 2"))
@@ -140,6 +145,7 @@ def test_a_body_still_arriving_does_not_delay_the_exit(start: Start) -> None:
     connection.close()
 
 
+@pytest.mark.system("posix")
 def test_the_second_signal_ends_the_process_at_once(start: Start) -> None:
     process = start(1.0, 60.0)
     with process.stream():
@@ -149,6 +155,7 @@ def test_the_second_signal_ends_the_process_at_once(start: Start) -> None:
         assert process.wait_for_exit()[0] == -signal.SIGTERM
 
 
+@pytest.mark.system("posix")
 def test_an_idle_server_ends_at_once(start: Start) -> None:
     process = start(0.0, 60.0)
     kept_alive = process.connect(request("GET", "/health"))
@@ -165,6 +172,7 @@ def test_a_port_in_use_is_reported_in_one_line(start: Start) -> None:
     assert log.count("\n") == 1 and f"port {port}" in log and "Traceback" not in log
 
 
+@pytest.mark.system("posix")
 def test_the_server_logs_its_address(start: Start) -> None:
     process = start(0.0, 1.0)
     process.process.send_signal(signal.SIGTERM)
@@ -183,6 +191,7 @@ def test_a_url_needs_no_unix_sockets_which_windows_lacks(monkeypatch: pytest.Mon
         assert url_of(listener, "http") == f"http://127.0.0.1:{listener.getsockname()[1]}"
 
 
+@pytest.mark.system("posix")
 def test_a_unix_socket_takes_the_place_of_one_that_was_left_behind(tmp_path: Path) -> None:
     path = tmp_path / "server.sock"
     for _ in range(2):

@@ -50,6 +50,7 @@ def has(store: Store, id: str, owner: str = "") -> bool:
     return True
 
 
+@pytest.mark.system("posix")
 def test_only_the_servers_user_may_read_the_files(store: Store, file: Path) -> None:
     put(store, "a")
     written = [file.with_name(file.name + suffix) for suffix in ("", "-wal", "-shm")]
@@ -57,6 +58,7 @@ def test_only_the_servers_user_may_read_the_files(store: Store, file: Path) -> N
     assert file.parent.stat().st_mode & 0o777 == 0o700
 
 
+@pytest.mark.system("posix")
 def test_a_file_that_others_may_read_is_closed_to_them(file: Path) -> None:
     file.parent.mkdir()
     file.touch(0o644)

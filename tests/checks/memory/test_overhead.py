@@ -1,6 +1,5 @@
 """The overhead of this process equals the kernel's count, without memory prefaulted for weights."""
 
-import sys
 import threading
 
 import pytest
@@ -18,7 +17,7 @@ def test_program_memory_is_measured_and_the_rest_is_constant() -> None:
     assert 0 < overhead.private <= overhead.baseline
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="memory is prefaulted only on Linux")
+@pytest.mark.system("linux")  # elsewhere no memory is prefaulted
 def test_prefaulted_memory_does_not_count_as_the_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     size, before = 64 << 20, measure_overhead()
     arena = Arena(size)

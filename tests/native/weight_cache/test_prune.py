@@ -92,6 +92,7 @@ def test_what_a_crashed_write_left_leaves_when_nothing_writes_it(folder: Path, m
     assert list(folder.iterdir()) == [running]
 
 
+@pytest.mark.system("posix")
 def test_the_name_of_a_model_depends_on_its_files_and_not_on_their_folder(
     model: Path, tmp_path: Path
 ) -> None:

@@ -58,6 +58,7 @@ def test_a_cache_folder_that_cannot_be_written_is_no_error(folder: Path, tmp_pat
     assert count_reads(folder) == 2
 
 
+@pytest.mark.system("posix")
 def test_a_link_to_an_installation_is_no_other_one(folder: Path, tmp_path: Path) -> None:
     count_reads(folder)
     (tmp_path / "linked").symlink_to(tmp_path)

@@ -55,6 +55,7 @@ def test_a_damaged_file_is_replaced(cache_file: Path, content: bytes) -> None:
     assert not start()[1].has_new
 
 
+@pytest.mark.system("posix")
 def test_code_that_another_user_may_have_written_is_not_run(cache_file: Path) -> None:
     start()
     cache_file.chmod(0o666)

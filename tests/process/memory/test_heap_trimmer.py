@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -40,7 +39,7 @@ def is_returned(thread, trim):
 first, second = ThreadPoolExecutor(1), ThreadPoolExecutor(1)  # two arenas: neither thread ends
 print(is_returned(first, trim_heap), is_returned(second, lambda: second.submit(trim_heap).result()))
 """
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+pytestmark = pytest.mark.system("linux")
 
 
 def run(program: str, *arguments: str) -> list[str]:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ with mmap_large_blocks() if sys.argv[1] == "returning" else nullcontext():
     del blocks[1::2]
     print((before - resident_memory().own) / ({SIZE} * {NUM_BLOCKS} / 2))
 """
-pytestmark = pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="needs Linux's /proc")
+pytestmark = pytest.mark.system("linux")
 
 
 def measure_freed_share(when: str) -> float:

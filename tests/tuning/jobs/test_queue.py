@@ -104,6 +104,7 @@ def test_an_invalid_file_fails_the_job_with_its_line(service: TuningService) -> 
     assert messages(service, job.id)[-1] == job.error.message == "Line 1: messages is required"
 
 
+@pytest.mark.system("posix")
 def test_the_death_of_the_validation_fails_the_job_with_its_last_words(service: TuningService) -> None:
     job = wait_for_job(service, create_job(service, training=upload(service, {"prepare": "die"})).id)
     assert job.error and job.error.code == "server_error"
@@ -124,6 +125,7 @@ def test_a_trainer_without_memory_for_its_libraries_says_so(service: TuningServi
     assert "exit code 3: if memory was short, use a smaller batch_size" in job.error.message
 
 
+@pytest.mark.system("posix")
 def test_a_killed_trainer_fails_the_job_and_its_checkpoints_stay(
     service: TuningService, adapters: RecordingAdapters
 ) -> None:
@@ -208,6 +210,7 @@ def test_several_jobs_train_at_a_time_if_they_may(open_services: MakeService) ->
         service.jobs.cancel(job.id)
 
 
+@pytest.mark.system("posix")
 def test_a_trainer_is_nice_and_in_a_session_of_its_own(service: TuningService) -> None:
     job = create_job(service, {"step_s": 0.05}, steps=1000)
     wait_for_step(service, job.id)

@@ -68,6 +68,7 @@ def wait_for_checkpoint(server: ServerProcess, id: str) -> str:
     return str(checkpoints[0]["fine_tuned_model_checkpoint"])
 
 
+@pytest.mark.system("posix")
 def test_a_killed_server_goes_on_with_the_same_losses(tmp_path: Path) -> None:
     flags = ("--tuning-dir", str(tmp_path))
     with serving(*flags) as first:

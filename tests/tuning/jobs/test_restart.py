@@ -31,6 +31,7 @@ from tuning.jobs.validation import PLANNED_AGAIN
 from tuning.service import InUse, TuningService
 from tuning.types import JobSpec
 
+pytestmark = pytest.mark.system("posix")  # the servers are forks of one process
 RESTARTED = "The server was restarted: the job goes on from its last saved state"
 
 

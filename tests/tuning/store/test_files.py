@@ -47,6 +47,7 @@ def test_a_file_over_the_limit_leaves_nothing(open_services: MakeService) -> Non
     assert list((service.folder / "files").iterdir()) == []
 
 
+@pytest.mark.system("posix")
 def test_contents_are_for_the_servers_user_alone(service: TuningService) -> None:
     path = service.files.content(upload(service))
     assert path.stat().st_mode & 0o777 == 0o600 and path.parent.stat().st_mode & 0o777 == 0o700

@@ -39,6 +39,7 @@ def wait_for_death(pids: list[int], timeout_s: float) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.system("linux")
 @pytest.mark.slow
 def test_two_processes_pause_go_on_and_end_together(tmp_path: Path, model_folder: Path) -> None:
     """SIGTERM reaches both; the death of one is the job's end, in words, with none left over."""

@@ -82,6 +82,7 @@ def test_an_architecture_without_a_plan_trains_all_the_same(base: BaseModel) -> 
     assert child.plan_terms(base, job_spec(), dataset) == {}
 
 
+@pytest.mark.system("posix")
 @pytest.mark.slow
 def test_a_child_trains_and_after_kills_and_pauses_goes_on(
     tmp_path: Path, model_folder: Path, children: list[subprocess.Popen[str]]
@@ -111,6 +112,7 @@ def test_a_child_trains_and_after_kills_and_pauses_goes_on(
     assert Path(finished["folder"], "adapter_model.safetensors").exists()
 
 
+@pytest.mark.system("posix")
 @pytest.mark.slow
 def test_a_full_job_that_is_killed_at_half_goes_on_from_its_saved_state(
     tmp_path: Path, model_folder: Path, children: list[subprocess.Popen[str]]
@@ -141,6 +143,7 @@ def test_a_full_job_that_is_killed_at_half_goes_on_from_its_saved_state(
     assert all(torch.allclose(weight, weights[1][name], atol=1e-5) for name, weight in weights[0].items())
 
 
+@pytest.mark.system("linux")
 @pytest.mark.slow
 def test_refused_memory_ends_in_words(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
     """64 rows of 60 tokens at once on models/demo take several hundred MB; the child may have 150 MB."""
