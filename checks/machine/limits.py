@@ -3,6 +3,7 @@
 Windows has no POSIX resource limits, so none are found there.
 """
 
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +18,8 @@ try:
 except ImportError:  # Windows has no such limits
     resource = None  # type: ignore[assignment]
 
-MAX_OPEN_FILES = 65_536  # more files than the server can have open
+# More files than the server can have open; OPEN_MAX of macOS, which refuses to raise the limit further.
+MAX_OPEN_FILES = 10_240 if sys.platform == "darwin" else 65_536
 # (resource limit, the field of psutil's memory_info that counts against it, its shell command, bytes that the
 # server maps and never fills: stacks of threads and, as address space, arenas of the C library)
 RESOURCE_LIMITS = (

@@ -87,4 +87,4 @@ def remove_file(path: Path) -> int:
     """Remove a file and return its bytes on the disk, which are fewer than its length if it is sparse."""
     stat = path.stat()
     path.unlink(missing_ok=True)
-    return min(stat.st_size, stat.st_blocks * 512)
+    return min(stat.st_size, getattr(stat, "st_blocks", stat.st_size) * 512)  # Windows counts no blocks

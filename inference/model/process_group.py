@@ -4,6 +4,7 @@ Knows torch.distributed and the from_pretrained arguments that load a rank's sha
 """
 
 import os
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -14,6 +15,8 @@ from transformers.distributed import DistributedConfig
 LOCALHOST = "127.0.0.1"  # all ranks are on this machine
 # How long a rank waits for the others in a collective. A rank whose process ends is noticed at once.
 TIMEOUT = timedelta(minutes=10)
+# For gloo, whose default is the interface of the host name, which may not resolve.
+LOOPBACK_INTERFACES = {"linux": "lo", "darwin": "lo0"}
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
 
 
@@ -32,7 +35,8 @@ def connect_store(port: int, num_shard: int) -> distributed.TCPStore:
 def join_process_group(store: distributed.Store, rank: int, num_shard: int, device: str) -> None:
     """Make this process a rank. On CUDA it uses GPU `rank`, on the CPU its share of torch's threads."""
     os.environ["LOCAL_RANK"] = str(rank)  # transformers loads onto the GPU of this number
-    os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")  # the host name, gloo's default, may not resolve
+    if interface := LOOPBACK_INTERFACES.get(sys.platform):
+        os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     if device == "cuda":
         torch.cuda.set_device(rank)
     else:

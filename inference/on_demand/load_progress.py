@@ -15,6 +15,8 @@ STALL_S = 120.0  # in which a process must do at least one of:
 MIN_BYTES = 1 << 20  # read and written, from the network and in memory, too
 MIN_CPU_S = 6.0  # a twentieth of a core: waiting for a disk or for a server takes less
 POLL_S = 1.0
+COUNTS_BYTES = hasattr(psutil.Process, "io_counters")  # macOS does not
+LINUX_COUNTERS, COUNTERS = ("read_chars", "write_chars", "read_bytes"), ("read_bytes", "write_bytes")
 
 
 class Work(NamedTuple):
@@ -54,14 +56,25 @@ async def extend(
 
 def work_of(pid: int) -> Work:
     """The work of the process and of its children that still run. What cannot be read counts as none."""
-    num_bytes, cpu_s = 0, 0.0
+    num_bytes, cpu_s = 0 if COUNTS_BYTES else machine_bytes(), 0.0
     with suppress(psutil.Error):
         process = psutil.Process(pid)
         for each in (process, *process.children(recursive=True)):
             with suppress(psutil.Error):
                 times = each.cpu_times()
                 cpu_s += times.user + times.system
-                # Bytes of system calls, and of pages of mapped files that were read from a disk.
-                counters = each.io_counters()
-                num_bytes += counters.read_chars + counters.write_chars + counters.read_bytes
+                num_bytes += bytes_of(each) if COUNTS_BYTES else 0
     return Work(num_bytes, cpu_s)
+
+
+def bytes_of(process: psutil.Process) -> int:
+    """Bytes of system calls and, on Linux, of pages of mapped files that were read from a disk."""
+    counters = process.io_counters()._asdict()
+    names = LINUX_COUNTERS if "read_chars" in counters else COUNTERS
+    return sum(counters[name] for name in names)
+
+
+def machine_bytes() -> int:
+    """Bytes from the disks and the network of the machine, for systems that count none of a process."""
+    disk = psutil.disk_io_counters()
+    return psutil.net_io_counters().bytes_recv + (disk.read_bytes + disk.write_bytes if disk else 0)

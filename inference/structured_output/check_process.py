@@ -8,6 +8,7 @@ import json
 import math
 import sys
 import time
+from contextlib import suppress
 from typing import Any
 
 from llguidance import LLMatcher, LLParserLimits
@@ -54,7 +55,8 @@ def set_limit(kind: int, value: int) -> None:
     """Set the soft limit, as far as the hard limit allows."""
     hard_limit = resource.getrlimit(kind)[1]
     soft_limit = value if hard_limit == resource.RLIM_INFINITY else min(value, hard_limit)
-    resource.setrlimit(kind, (soft_limit, hard_limit))
+    with suppress(ValueError, OSError):  # macOS may refuse one; GrammarChecker watches both
+        resource.setrlimit(kind, (soft_limit, hard_limit))
 
 
 def send_result(value: Any) -> None:

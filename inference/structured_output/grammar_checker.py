@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
+from typing import IO, NamedTuple
 
 import psutil
 
@@ -36,6 +36,7 @@ LIMITS = {
 
 MAX_S = 1.0  # of CPU time
 MAX_BYTES = 256 << 20
+OWN_BYTES = 64 << 20  # more than the process needs for itself
 MAX_WALL_S = 10.0  # on a busy machine
 NICENESS = 5  # of the process: a fourth of a busy core, while answers are computed on it
 POLL_S = 0.02
@@ -50,6 +51,13 @@ class GrammarTooCostly(ValueError):
 
 class CheckAbandoned(Exception):
     """The request that needs the grammar has been cancelled."""
+
+
+class ProcessUsage(NamedTuple):
+    """What the process has used: CPU seconds since its start, and resident bytes."""
+
+    cpu_s: float
+    resident_bytes: int
 
 
 class GrammarChecker:
@@ -104,7 +112,7 @@ class CheckProcess:
         return self._process.poll() is not None
 
     def check(self, line: str, is_abandoned: Callable[[], bool]) -> tuple[float, str]:
-        started_s, end = self._cpu_seconds(), time.monotonic() + MAX_WALL_S
+        started_s, end = self._usage().cpu_s, time.monotonic() + MAX_WALL_S
         with suppress(OSError):  # it has ended: b"" is in the queue
             self._stdin.write(line.encode() + b"\n")
             self._stdin.flush()
@@ -114,9 +122,11 @@ class CheckProcess:
             except queue.Empty:
                 if is_abandoned():
                     raise CheckAbandoned from None
-                seconds = self._cpu_seconds() - started_s
-                if seconds > MAX_S:
-                    raise too_slow(seconds) from None
+                usage = self._usage()
+                if usage.cpu_s - started_s > MAX_S:
+                    raise too_slow(usage.cpu_s - started_s) from None
+                if usage.resident_bytes > MAX_BYTES + OWN_BYTES:  # where the system does not limit them
+                    raise beyond_limits() from None
                 if time.monotonic() > end:
                     raise overloaded(None, MAX_WALL_S) from None
                 continue
@@ -137,12 +147,13 @@ class CheckProcess:
                 self._results.put(result)
         self._results.put(b"")
 
-    def _cpu_seconds(self) -> float:
+    def _usage(self) -> "ProcessUsage":
         try:
-            times = psutil.Process(self._process.pid).cpu_times()
+            process = psutil.Process(self._process.pid)
+            times, memory = process.cpu_times(), process.memory_info()
         except psutil.Error:  # it has ended: its last result is in the queue
-            return -math.inf
-        return times.user + times.system
+            return ProcessUsage(-math.inf, 0)
+        return ProcessUsage(times.user + times.system, memory.rss)
 
 
 def too_slow(seconds: float) -> GrammarTooCostly:
@@ -156,6 +167,10 @@ def error_of_exit(exit_code: int) -> Exception:
     log.info("event=grammar_check_ended exit_code=%d", exit_code)
     if exit_code > 0:
         return RuntimeError(f"{SCRIPT.name} has ended with exit code {exit_code}")
+    return beyond_limits()
+
+
+def beyond_limits() -> GrammarTooCostly:
     return GrammarTooCostly(
         f"it takes more than {MAX_BYTES >> 20} MB or {MAX_S:g} s to compile: combine fewer patterns"
     )

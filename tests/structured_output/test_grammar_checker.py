@@ -89,6 +89,17 @@ def test_a_grammar_that_takes_too_much_memory_is_refused(
     assert checker.check(grammar(1), never) < MAX_S
 
 
+def test_memory_is_watched_where_the_system_does_not_limit_it(
+    checker: GrammarChecker, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    script = tmp_path / "check_process.py"
+    script.write_text("import sys, time; sys.stdin.readline(); memory = b'x' * (90 << 20); time.sleep(60)")
+    monkeypatch.setattr(grammar_checker, "SCRIPT", script)
+    monkeypatch.setattr(grammar_checker, "MAX_BYTES", 16 << 20)
+    with pytest.raises(GrammarTooCostly, match="more than 16 MB"):
+        checker.check(grammar(1), never)
+
+
 def test_a_check_ends_when_its_request_is_cancelled(checker: GrammarChecker) -> None:
     checker.check(grammar(1), never)
     end = time.monotonic() + 0.1
@@ -97,6 +108,7 @@ def test_a_check_ends_when_its_request_is_cancelled(checker: GrammarChecker) -> 
     assert not processes()
 
 
+@pytest.mark.system("posix")
 def test_a_zombie_of_another_test_is_no_process_of_the_checker(
     checker: GrammarChecker,
 ) -> None:

@@ -3,6 +3,7 @@
 Knows Linux's /proc (proc(5): status, clear_refs, pagemap); elsewhere it uses psutil.
 """
 
+import contextlib
 import mmap
 import os
 from pathlib import Path
@@ -38,7 +39,9 @@ def resident_memory(pid: int | None = None) -> ResidentMemory:
     pid = pid or os.getpid()
     path = Path("/proc", str(pid), STATUS)
     if not path.exists():
-        rss = psutil.Process(pid).memory_info().rss
+        rss = 0
+        with contextlib.suppress(psutil.NoSuchProcess):  # ended, or a zombie
+            rss = psutil.Process(pid).memory_info().rss
         return ResidentMemory(rss, 0, rss)
     lines = dict(line.split(":", 1) for line in path.read_text("utf-8").splitlines() if ":" in line)
     own, files, shared, peak = (

@@ -1,5 +1,6 @@
 """Limits of containers and shells: the tightest one applies and is named."""
 
+import runpy
 import subprocess
 import sys
 from collections.abc import Callable
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from checks.machine import limits
 from checks.machine.limits import RESOURCE_LIMITS, MemoryLimit, available_ram, container_limits
 
 Kernel = Callable[..., None]
@@ -90,6 +92,7 @@ def test_a_process_without_groups_has_no_bound(tmp_path: Path) -> None:
     assert list(container_limits(tmp_path / "none", tmp_path / "no file")) == []
 
 
+@pytest.mark.system("linux")
 @pytest.mark.parametrize(("name", "command"), [("RLIMIT_AS", "ulimit -v"), ("RLIMIT_DATA", "ulimit -d")])
 def test_a_ulimit_is_a_limit(name: str, command: str) -> None:
     program = (
@@ -108,6 +111,15 @@ def test_this_machine_has_memory() -> None:
     assert available_ram().remaining > 0
 
 
+@pytest.mark.parametrize(("platform", "limit"), [("linux", 65_536), ("darwin", 10_240)])
+def test_no_more_open_files_are_requested_than_the_system_grants(
+    monkeypatch: pytest.MonkeyPatch, platform: str, limit: int
+) -> None:
+    monkeypatch.setattr(sys, "platform", platform)
+    assert runpy.run_path(str(limits.__file__))["MAX_OPEN_FILES"] == limit
+
+
+@pytest.mark.system("posix")
 def test_the_open_file_limit_is_raised_to_the_maximum() -> None:
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))\n"
