@@ -9,12 +9,14 @@ import sys
 from dataclasses import replace
 
 from inference.process.closed_output import exit_with
+from inference.process.parent_process import obey_parent
 from main import prepare_environment, start
 from settings.schema import Settings
 
 
 def main(arguments: list[str]) -> int:
     """Serve until the parent ends this process. Returns the exit code: 0, or 1 if the model is refused."""
+    obey_parent()
     settings: Settings = pickle.load(sys.stdin.buffer)
     sys.stdin.close()
     prepare_environment(settings)

@@ -11,6 +11,7 @@ from settings.schema import Settings
 
 FIXES = (
     ("in use", "stop the program that listens on it, or set {name} to another port"),
+    ("bytes", "set HOST to a shorter path"),
     ("denied", "ports below 1024 are reserved: set {name} to 1024 or more"),
 )
 OWN_FILES = 256  # files: libraries, weights, workers, the log

@@ -1,5 +1,6 @@
 """The start of the models of this machine that run in processes of their own: checks, memory plan, loader."""
 
+import secrets
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
@@ -20,6 +21,7 @@ from inference.on_demand.managed_model import LoadLimits, ManagedModel
 from inference.on_demand.model_adapters import ModelAdapters
 from inference.on_demand.model_process import ModelProcess
 from inference.on_demand.model_residence import ModelResidence
+from inference.on_demand.process_address import at_address, private_address
 from inference.on_demand.residency import MemoryCapacity
 from inference.remote.open import open_child
 from inference.remote.upstreams.link import LinkAdapters
@@ -175,25 +177,31 @@ def managed_model(settings: Settings, model: LocalModel, share: ModelShare) -> M
 
 
 def upstream_model(model: LocalModel, own: Settings) -> RemoteModel:
-    """The model as the server reaches it: behind the socket of its process."""
-    return RemoteModel(
+    """The model as the server reaches it: behind the socket or the port of its process."""
+    remote = RemoteModel(
         model.name,
         upstream_name=model.name,
         server=InferenceServer("link", SOCKET_URL),
-        socket=own.host,
         context=own.context,
         max_concurrent=MAX_STREAMS,
         timeouts=TIMEOUTS,
     )
+    return at_address(remote, own)
 
 
 def child_settings(settings: Settings, model: LocalModel, share: ModelShare, socket: Path) -> Settings:
-    """The settings of the process that serves the model: its own, a socket, and a share of the memory."""
+    """The settings of the process that serves the model: its own, an address, and a share of the memory.
+
+    socket: its path, if the system has Unix sockets, see private_address
+    """
+    host, port = private_address(socket)
     return replace(
         private_settings(settings_of_model(settings, model)),
         context=share.context,
         kv_memory_gb=share.kv_memory_bytes / 1e9,
-        host=str(socket),
+        host=host,
+        port=port,
+        api_keys=(secrets.token_urlsafe(),) if port else (),
     )
 
 

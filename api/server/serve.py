@@ -32,7 +32,8 @@ CLOSE_TIMEOUT_S = 1  # time for connections to close after the drain
 # that reads a large body. A step takes the lock 24 times; Python's default, 5 ms, is as long as whole steps,
 # and 0.1 ms may cost throughput (docs/robustness.md).
 THREAD_SWITCH_S = 0.0005
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+# Windows has Ctrl-Break, which the end of its console sends too.
+SIGNALS = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name)]
 
 log = logging.getLogger(__name__)
 

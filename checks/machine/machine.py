@@ -12,7 +12,13 @@ from checks.nvidia_driver import find_driver
 from inference.finding import format_size, join_names
 from inference.model.load.device_dtype import serves_bfloat16
 from inference.process.filesystem import UNCOUNTED, inspect_folder
-from inference.process.listen_address import PORT_OPTION, is_listening, is_unix_socket
+from inference.process.listen_address import (
+    MAX_PATH_BYTES,
+    PORT_OPTION,
+    fits_socket,
+    is_listening,
+    is_unix_socket,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +105,8 @@ def find_port_error(host: str, port: int) -> str:
 
 def find_socket_error(path: Path) -> str:
     """Why a Unix socket cannot be created at the path; empty if it can."""
+    if not fits_socket(path):
+        return f"its path has more than {MAX_PATH_BYTES} bytes"
     if not os.access(path.parent, os.W_OK):
         return "its folder is not there, or not writable"
     if path.exists() and not path.is_socket():

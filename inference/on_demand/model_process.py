@@ -10,7 +10,6 @@ import contextlib
 import json
 import logging
 import pickle
-import signal
 import subprocess
 import sys
 import threading
@@ -22,7 +21,7 @@ from inference.errors import without_folders
 from inference.on_demand.load_progress import STALL_S, limit_stalls
 from inference.on_demand.managed_model import LoadFailed
 from inference.on_demand.model_adapters import ModelAdapters
-from inference.process.child_program import ROOT, SIGKILL, launch_command, signal_group
+from inference.process.child_program import ROOT, ChildProgram, describe_exit
 from inference.process.listen_address import is_listening
 from inference.process.memory import memory_shortage
 from inference.remote.failures import UpstreamFailure
@@ -61,7 +60,7 @@ class ModelProcess:
         self._name = model.name
         self._settings = replace(settings, lora_adapters=adapters.items) if adapters else settings
         self._adapters = adapters
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: ChildProgram | None = None
         self._progress = ""
         self._remaining_s: float | None = None
         self._problem = ""
@@ -112,7 +111,7 @@ class ModelProcess:
 
     @contextlib.asynccontextmanager
     async def _limit_stalls(
-        self, process: subprocess.Popen[bytes], note_cpu_s: Callable[[float], None] = ignore
+        self, process: ChildProgram, note_cpu_s: Callable[[float], None] = ignore
     ) -> AsyncIterator[None]:
         """Raise LoadFailed in the block once the process gets no further."""
         try:
@@ -125,15 +124,9 @@ class ModelProcess:
                 "check the disk or the network that its files come from"
             ) from None
 
-    def _launch(self) -> subprocess.Popen[bytes]:
-        self._process = process = subprocess.Popen(
-            launch_command((sys.executable, str(PROGRAM))),
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,  # Ctrl-C in the terminal is for the parent, which ends its children
-        )
+    def _launch(self) -> ChildProgram:
+        command = (sys.executable, str(PROGRAM))
+        self._process = process = ChildProgram(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert process.stdin and process.stdout
         self._reader = threading.Thread(target=self._read, args=(process.stdout,), name=f"model {self._name}")
         self._reader.start()
@@ -141,11 +134,11 @@ class ModelProcess:
             pickle.dump(self._settings, pipe)
         return process
 
-    async def _wait_until_ready(self, process: subprocess.Popen[bytes]) -> ModelInfo:
+    async def _wait_until_ready(self, process: ChildProgram) -> ModelInfo:
         while not is_listening(self._settings.host, self._settings.port):
             if process.poll() is not None:
                 await asyncio.to_thread(self._reader.join, READ_TIMEOUT_S)  # what it said last is the reason
-                raise LoadFailed(f"{self._name}: {self._problem or describe_exit(process.returncode)}")
+                raise LoadFailed(f"{self._name}: {self._problem or describe_end(process.returncode)}")
             await asyncio.sleep(POLL_S)
         try:
             if self._adapters:
@@ -170,7 +163,7 @@ class ModelProcess:
                 await self.wait()
         if process.poll() is not None:
             return
-        signal_group(process, SIGKILL)
+        process.kill()
         try:
             async with asyncio.timeout(KILL_TIMEOUT_S):
                 await self.wait()
@@ -187,7 +180,7 @@ class ModelProcess:
 
     def kill(self) -> None:
         if self._process is not None and self._process.poll() is None:
-            signal_group(self._process, SIGKILL)
+            self._process.kill()
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._process.wait(KILL_TIMEOUT_S)
 
@@ -222,8 +215,7 @@ def describe_refusal(finding: Mapping[str, str]) -> str:
     return f"{finding['name']} needs {finding['need']}, and there is {finding['have']}{fix}"
 
 
-def describe_exit(code: int) -> str:
+def describe_end(code: int) -> str:
     """Why a process without a report has ended."""
-    if code < 0:
-        return f"its process was ended by {signal.Signals(-code).name}"
-    return f"its process ended with exit code {code}: the server's log says why"
+    reason = describe_exit(code).replace("it", "its process", 1)
+    return f"{reason}: the server's log says why" if code >= 0 else reason

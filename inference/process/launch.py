@@ -1,7 +1,7 @@
 """Starts a program that dies with its parent: python launch.py PARENT_PID NICE PROGRAM ARGUMENT…
 
 A script of its own: what subprocess would run between fork and exec is unsafe in a process with threads.
-Knows prctl(2) of Linux; on other systems the program outlives a parent that is killed.
+Knows prctl(2) of Linux; on other systems the program watches its parent, see parent_process.py.
 """
 
 import ctypes
@@ -18,8 +18,7 @@ def main() -> None:
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != int(parent):  # it died before the call
         sys.exit(1)
-    if hasattr(os, "nice"):  # Windows has it not
-        os.nice(int(nice))
+    os.nice(int(nice))
     os.execv(command[0], command)
 
 

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from types import FrameType
 from typing import Any
 
+from inference.on_demand.process_address import link_server
 from inference.process.child_program import ROOT
 from inference.remote.members.listed_members import ServerList
 from inference.replicas.directory import ReplicaDirectory
-from inference.replicas.replica import NAMESPACE, ServedReplica, link_server
+from inference.replicas.replica import NAMESPACE, ServedReplica
 from inference.replicas.scaling_policy import choose_num_replicas
 from settings.model_list import RemoteModel
 from settings.replicas import ReplicaSpec

@@ -6,18 +6,18 @@ and finds its address in the directory.
 
 import asyncio
 import logging
-import socket
 from dataclasses import replace
 
 from inference.backend_load import BackendLoad
 from inference.link_messages import LOAD_DECODER
 from inference.on_demand.model_process import ModelProcess
+from inference.on_demand.process_address import at_address
+from inference.process.listen_address import find_free_port
 from inference.remote.failures import UpstreamFailure
 from inference.remote.http_client import HttpClient
 from inference.remote.upstreams.link import LOAD_PATH, call
 from inference.replicas.directory import RENEW_INTERVAL_S
 from inference.replicas.scaling_policy import LOAD
-from settings.inference_server import InferenceServer, bearer
 from settings.model_list import RemoteModel
 from settings.schema import Settings
 
@@ -92,30 +92,6 @@ class ServedReplica:
                 return await call(self._client, LOAD_PATH, b"", LOAD_DECODER)
         except (UpstreamFailure, TimeoutError):
             return None
-
-
-def at_address(model: RemoteModel, settings: Settings) -> RemoteModel:
-    """The model at the address that its process listens on."""
-    return replace(model, server=link_server(f"http://{url_host(settings.host)}:{settings.port}", settings))
-
-
-def link_server(url: str, settings: Settings) -> InferenceServer:
-    """The server of a replica. Its key is the only one of the process's settings."""
-    (key,) = settings.api_keys
-    return InferenceServer("link", url, headers=bearer(key))
-
-
-def url_host(host: str) -> str:
-    return f"[{host}]" if ":" in host else host
-
-
-def find_free_port(host: str) -> int:
-    """A port that is free now."""
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    with socket.socket(family) as probe:
-        probe.bind((host, 0))
-        port: int = probe.getsockname()[1]
-    return port
 
 
 def share_of_capacity(load: BackendLoad, max_sequences: int) -> float:

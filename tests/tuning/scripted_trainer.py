@@ -17,6 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from inference.process.parent_process import obey_parent
 from tuning.jobs.draft import SPEC_FILE, read_value
 from tuning.types import JobSpec
 
@@ -107,4 +108,5 @@ class ScriptedTrainer:
 
 
 if __name__ == "__main__":
+    obey_parent()
     ScriptedTrainer(Path(sys.argv[1])).run()

@@ -5,7 +5,6 @@ Knows processes and signals. Does not know what the child computes.
 
 import contextlib
 import os
-import signal
 import socket
 import subprocess
 from collections.abc import Mapping, Sequence
@@ -13,10 +12,9 @@ from pathlib import Path
 
 import psutil
 
-from inference.process.child_program import ROOT, SIGKILL, inherit, launch_command, signal_group
+from inference.process.child_program import ChildProgram
 
 MAX_LAST_WORDS = 2000  # bytes of the error output
-KILLED, TERMINATED = -SIGKILL, -signal.SIGTERM  # exit codes
 OUTPUT_FILE = "output.txt"  # what the child printed, errors included
 
 # With glibc's defaults the heap takes up to 2.4 times the memory that is planned.
@@ -27,7 +25,7 @@ SECRETS = ("API_KEYS", "HUGGINGFACE_ACCESS_TOKEN", "HF_TOKEN", "HUGGING_FACE_HUB
 class ChildProcess:
     """A program at work in `folder`. Start it on a thread that lives as long as the child may.
 
-    connection  a socket that the child inherits
+    connection  a socket that the child gets, see ChildProgram
     """
 
     def __init__(
@@ -41,15 +39,12 @@ class ChildProcess:
     ) -> None:
         self.folder = folder
         with (folder / OUTPUT_FILE).open("wb") as output:
-            self._process = subprocess.Popen(
-                launch_command((*command, str(folder)), nice),
-                cwd=ROOT,
+            self._process = ChildProgram(
+                (*command, str(folder)),
+                nice=nice,
                 env=child_environment(os.environ, threads),
-                stdin=subprocess.DEVNULL,
                 stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                **(inherit(connection) if connection else {}),
+                connection=connection,
             )
 
     @property
@@ -66,16 +61,16 @@ class ChildProcess:
     def exit_code(self) -> int | None:
         """None: it runs; negative: the signal that ended it. What is left of its group is killed then."""
         if self._process.returncode is None and self._process.poll() is not None:
-            signal_group(self._process, SIGKILL)
+            self._process.kill()
         return self._process.returncode
 
     def terminate(self) -> None:
         """Ask it to save its state and to end."""
-        signal_group(self._process, signal.SIGTERM)
+        self._process.terminate()
 
     def kill(self) -> None:
         """End it and its own children. Returns when it is gone."""
-        signal_group(self._process, SIGKILL)
+        self._process.kill()
         self._process.wait()
 
     def wait(self, timeout_s: float) -> bool:

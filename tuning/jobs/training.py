@@ -9,10 +9,10 @@ from typing import Any
 
 from inference.errors import ServerError
 from inference.finding import format_each
-from inference.process.child_program import describe_exit
+from inference.process.child_program import KILLED, TERMINATED, describe_exit
 from inference.process.memory.memory_shortage import names_memory_shortage
 from tuning.full_disk import is_disk_full, names_full_disk
-from tuning.jobs.process import KILLED, TERMINATED, ChildProcess
+from tuning.jobs.process import ChildProcess
 from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
 from tuning.jobs.run import JobRun

@@ -6,11 +6,11 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from inference.process.child_program import describe_exit
+from inference.process.child_program import KILLED, TERMINATED, describe_exit
 from tuning.jobs.draft import DRAFT_FILE, PREPARED_FILE, SPEC_FILE, Draft, read_value, write_value
 from tuning.jobs.hyperparameters import effective_values
 from tuning.jobs.prepared_job import PreparedJob
-from tuning.jobs.process import KILLED, TERMINATED, ChildProcess
+from tuning.jobs.process import ChildProcess
 from tuning.jobs.run import JobRun
 from tuning.jobs.workspace import Workspace
 from tuning.served_weights import is_served, with_served_weights

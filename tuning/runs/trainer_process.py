@@ -40,7 +40,7 @@ class TrainerProcess:
         own, other = socket.socketpair()
         with other:
             self._process = ChildProcess(
-                (*command, str(other.fileno())),
+                command,
                 folder,
                 threads=base.threads,
                 nice=nice,

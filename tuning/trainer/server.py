@@ -1,6 +1,6 @@
-"""The trainer's process for training runs: run_module.py tuning.trainer.server SOCKET FOLDER
+"""The trainer's process for training runs: run_module.py tuning.trainer.server FOLDER SOCKET
 
-Reads FOLDER/base.json, then requests from the socket with this file descriptor, and replies to one after the
+Reads FOLDER/base.json, then requests from the socket that its parent gave it, and replies to one after the
 other. It loads the base model once, at the first request that needs it, and ends when the socket is closed.
 SIGTERM interrupts a pass after the running micro-batch: the reply says so, and the run is as before.
 """
@@ -9,7 +9,6 @@ import json
 import logging
 import math
 import signal
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
@@ -22,6 +21,7 @@ from inference.model.load import loader
 from inference.model.load.meta_model import build_on_meta
 from inference.model.quantization.schemes import NONE
 from inference.model.weights.mapped_model import mapped_file
+from inference.process.child_program import receive_connection
 from inference.process.memory.memory_shortage import is_memory_shortage
 from tuning.full_disk import DISK_FULL, is_disk_full
 from tuning.trainer.data_parallel.trainer import open_trainer
@@ -62,12 +62,12 @@ log = logging.getLogger(__name__)
 
 
 def main(arguments: Sequence[str]) -> int:
-    descriptor, folder = int(arguments[0]), Path(arguments[1])
+    folder, connection_argument = Path(arguments[0]), arguments[1]
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s %(message)s")
     base = read_base(folder / BASE_FILE)
     server = TrainerServer(base)
     signal.signal(signal.SIGTERM, server.interruption.set)
-    with socket.socket(fileno=descriptor) as connection, connection.makefile("rwb") as stream:
+    with receive_connection(connection_argument) as connection, connection.makefile("rwb") as stream:
         while (reply := server.reply_to_next(stream)) is not None:
             send(stream, reply, server.resident_bytes())
     return 0

@@ -6,14 +6,14 @@ The driver prints {"description": …} when it is ready. Then it reads one line 
 
 import json
 import os
+import signal
 import subprocess
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
-from inference.process.child_program import SIGKILL, signal_group
 from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.load import Load, Run
 from scripts.bench.options import BenchOptions
@@ -72,7 +72,8 @@ class SubprocessEngine:
 
     def _kill(self) -> None:
         """End the driver and all that it has started, also what has outlived it."""
-        signal_group(self._process, SIGKILL)
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
 
     def _write_line(self, line: str) -> None:
         assert self._process.stdin

@@ -8,7 +8,6 @@ import logging
 import os
 import pickle
 import signal
-import socket
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -19,6 +18,7 @@ import torch
 
 from inference.model import process_group
 from inference.model.load.device_dtype import resolve_device
+from inference.process.child_program import receive_connection
 from tuning.trainer.data_parallel.collectives import copy_weights, sum_gradients
 from tuning.trainer.data_parallel.messages import Call, ReplicaSetup, to_reply
 from tuning.trainer.datum import Datum
@@ -37,7 +37,7 @@ def main(arguments: Sequence[str]) -> NoReturn:
         signal.signal(number, signal.SIG_IGN)
     interruption = Interruption()
     signal.signal(signal.SIGUSR1, interruption.set)
-    with suppress(EOFError), socket.socket(fileno=int(arguments[0])) as connection:
+    with suppress(EOFError), receive_connection(arguments[0]) as connection:
         stream = connection.makefile("rwb")
         trainer = open_replica(stream, interruption)
         while True:

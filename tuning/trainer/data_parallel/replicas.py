@@ -22,7 +22,7 @@ from typing import Any
 from inference.errors import Internal
 from inference.model import process_group
 from inference.model.load.device_dtype import resolve_device
-from inference.process.child_program import ROOT, describe_exit, inherit, launch_command, module_command
+from inference.process.child_program import ChildProgram, describe_exit, module_command
 from tuning.trainer.data_parallel.messages import Call, ReplicaSetup, raise_failures
 
 PROGRAM = module_command("tuning.trainer.data_parallel.replica")
@@ -40,7 +40,7 @@ class Replica:
     """Another process, and the socket to it."""
 
     rank: int
-    process: subprocess.Popen[bytes]
+    process: ChildProgram
     stream: BufferedRWPair
 
     def send(self, message: Any) -> None:
@@ -149,12 +149,7 @@ class ReplicaGroup:
 def start_replica(rank: int) -> Replica:
     own, other = socket.socketpair()
     with other:
-        process = subprocess.Popen(
-            launch_command((*PROGRAM, str(other.fileno()))),
-            cwd=ROOT,
-            stdin=subprocess.DEVNULL,
-            **inherit(other),
-        )
+        process = ChildProgram(PROGRAM, leads_group=False, connection=other)
     with own:
         return Replica(rank, process, own.makefile("rwb"))
 
