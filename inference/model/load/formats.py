@@ -67,7 +67,7 @@ def read_tokenizer(source: Path, trust_remote_code: bool) -> Any:
     """Open the tokenizer. Beside a GGUF file, tokenizer files come first: they say more and load faster."""
     if not is_gguf(source) or any((source.parent / name).is_file() for name in TOKENIZERS):
         return open_tokenizer(model_folder(source), trust_remote_code)
-    return read_gguf_tokenizer(source, trust_remote_code)
+    return read_gguf_tokenizer(source)
 
 
 def has_safetensors(source: Path) -> bool:

@@ -22,6 +22,26 @@ TURN_ENDS = (
     "<turn|>",
     "<|return|>",
 )
+# Tokens that end a completion of any GGUF file whose vocabulary has them (llama.cpp, src/llama-vocab.cpp,
+# special_eog_ids): such a file has no generation_config.json, which names all of them.
+GGUF_ENDS = (
+    *TURN_ENDS,
+    "<|call|>",
+    "<|endoftext|>",
+    "<|end_of_text|>",
+    "<|tool_response>",
+    "<EOT>",
+    "_<EOT>",
+    "[EOT]",
+    "[EOS]",
+    "[e~[",
+    "<\uff5cend\u2581of\u2581sentence\uff5c>",
+    "<end_of_utterance>",
+    "<|fim_pad|>",
+    "<|repo_name|>",
+    "<|file_sep|>",
+)
+HARMONY = ("<|return|>", "<|call|>")  # of gpt-oss, where "<|end|>" ends a message within a completion
 
 
 def read_generation_config(folder: Path) -> GenerationConfig | None:
@@ -48,6 +68,12 @@ def stop_token_ids_of(model: Any, tokenizer: Any) -> frozenset[int]:
     special = tokenizer.get_added_vocab()
     turns = {special[text] for text in TURN_ENDS if text in template and text in special}
     return frozenset(turns.union(*map(as_ids, named)))
+
+
+def gguf_stop_token_ids(tokenizer: Any) -> frozenset[int]:
+    special = tokenizer.get_added_vocab()
+    excluded = "<|end|>" if all(text in special for text in HARMONY) else ""
+    return frozenset(special[text] for text in GGUF_ENDS if text in special and text != excluded)
 
 
 def decoder_start_ids(model: PreTrainedModel) -> tuple[int, ...]:

@@ -32,7 +32,11 @@ from inference.model.load.formats import (
     read_config,
     read_tokenizer,
 )
-from inference.model.load.generation_config import stop_token_ids_of, vocab_size_of
+from inference.model.load.generation_config import (
+    gguf_stop_token_ids,
+    stop_token_ids_of,
+    vocab_size_of,
+)
 from inference.model.load.rope import rope_scaling
 from inference.model.load.tokenizer import read_chat_template, replace_settings
 from inference.model.placement.device_map import build_device_map, without_accelerate_dispatch
@@ -98,13 +102,14 @@ def load(folder: Path, settings: ModelSettings, formats: Sequence[WeightsFormat]
     if settings.chat_template:
         tokenizer.chat_template = read_chat_template(settings.chat_template)
     model = model_of(folder, config, settings, formats)
+    named_stops = gguf_stop_token_ids(tokenizer) if is_gguf(folder) else frozenset()
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         is_encoder_decoder=bool(getattr(config, "is_encoder_decoder", False)),
         context=scaling.scale_length(default_context(config)),
         vocab=vocab_size_of(model),
-        stop_token_ids=stop_token_ids_of(model, tokenizer),
+        stop_token_ids=stop_token_ids_of(model, tokenizer) | named_stops,
         dtype=settings.dtype,
         device=settings.device,
     )

@@ -17,14 +17,11 @@ JINJA_BRACKETS = ("{{", "{%")
 SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
-def open_tokenizer(folder: Path, trust_remote_code: bool, **gguf_kwargs: str) -> Any:
-    """Open the tokenizer in `folder`; gguf_kwargs may name the GGUF file that contains it.
-
-    Raises BadRequest for a tokenizer whose steps make a text many times longer.
-    """
+def open_tokenizer(folder: Path, trust_remote_code: bool) -> Any:
+    """Open the tokenizer in `folder`. Raises BadRequest if its steps make a text many times longer."""
     check_tokenizer_limits(folder)
     with json_files.parsed_once():
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code, **gguf_kwargs)
+        return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
 
 
 def replace_settings(tokenizer: Any, path: Path) -> None:

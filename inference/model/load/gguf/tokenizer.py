@@ -1,4 +1,4 @@
-"""The tokenizer of a GGUF file: transformers converts it once, later loads read it from the cache folder.
+"""The tokenizer of a GGUF file: it is converted once, later loads read it from the cache folder.
 
 To convert a large vocabulary takes a second. What is kept is a folder of tokenizer files that gives the same
 tokenizer, beside a file with their digest.
@@ -13,11 +13,15 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import tokenizers
 import transformers
+from transformers import PreTrainedTokenizerFast
 
 from inference.errors import named_error
-from inference.model.load.gguf.shards import open_as_one_file
+from inference.model.load.gguf.backend import build_backend
+from inference.model.load.gguf.shards import shard_paths
+from inference.model.load.gguf.vocabulary import read_vocabulary
 from inference.model.load.tokenizer import open_tokenizer
 from inference.process.cache_folder import (
     UntrustedFile,
@@ -28,15 +32,17 @@ from inference.process.cache_folder import (
 )
 
 FOLDER = "gguf_tokenizers"
+CONVERSION = "2"  # changes when the same file gives another tokenizer than before
 MAX_FOLDERS = 8  # tokenizers; some 10 MB each
 DIGEST = "files.digest"  # a file in the folder of a tokenizer
+SPECIAL_TOKENS = {"bos_token": "bos", "eos_token": "eos", "unk_token": "unknown", "pad_token": "padding"}
 PROBES = ("Hello, world! 1 23 456", " a  b\n\tc", "naïve 你好 🙂", "<s>[INST] hi [/INST]<|im_start|>user\n")
 
 log = logging.getLogger(__name__)
 
 
-def read_gguf_tokenizer(source: Path, trust_remote_code: bool) -> Any:
-    """The tokenizer of a GGUF file, or of the model whose first shard it is. As open_tokenizer."""
+def read_gguf_tokenizer(source: Path) -> Any:
+    """The tokenizer of a GGUF file, or of the model whose first shard it is. Raises NotGguf, and OSError."""
     folder = saved_folder(source)
     if folder is not None and folder.is_dir():
         try:
@@ -45,15 +51,22 @@ def read_gguf_tokenizer(source: Path, trust_remote_code: bool) -> Any:
             return open_tokenizer(folder, trust_remote_code=False)
         except Exception as error:  # of transformers, for files that are not whole
             log.warning("the kept tokenizer of %s is converted again: %s", source.name, named_error(error))
-    # gguf's package takes time to import, and later loads do not need it.
-    from inference.model.load.gguf.array_reader import arrays_read_at_once
-
-    with open_as_one_file(source), arrays_read_at_once():
-        tokenizer = open_tokenizer(source.parent, trust_remote_code, gguf_file=source.name)
+    tokenizer = convert_tokenizer(source)
     if folder is not None:
         with contextlib.suppress(OSError):
             keep(tokenizer, folder)
     return tokenizer
+
+
+def convert_tokenizer(source: Path) -> Any:
+    vocabulary = read_vocabulary(np.memmap(shard_paths(source)[0], dtype=np.uint8, mode="r"))
+    return PreTrainedTokenizerFast(
+        tokenizer_object=build_backend(vocabulary),
+        chat_template=vocabulary.templates,
+        clean_up_tokenization_spaces=False,
+        model_input_names=["input_ids", "attention_mask"],
+        **{argument: vocabulary.token(name) for argument, name in SPECIAL_TOKENS.items()},
+    )
 
 
 def keep(tokenizer: Any, folder: Path) -> None:
@@ -113,5 +126,5 @@ def saved_folder(source: Path) -> Path | None:
     except (OSError, RuntimeError):
         return None
     file = source.resolve(), status.st_size, status.st_mtime_ns
-    identity = "\0".join(map(str, (*file, transformers.__version__, tokenizers.__version__)))
+    identity = "\0".join(map(str, (CONVERSION, *file, transformers.__version__, tokenizers.__version__)))
     return folder / hashlib.sha256(identity.encode()).hexdigest()[:32]

@@ -18,13 +18,13 @@ def conversions(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[Path]:
     """The files that were converted; the cache folder is empty at first."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     converted: list[Path] = []
-    convert = gguf_tokenizer.open_as_one_file
+    convert = gguf_tokenizer.convert_tokenizer
 
     def count(source: Path) -> Any:
         converted.append(source)
         return convert(source)
 
-    monkeypatch.setattr(gguf_tokenizer, "open_as_one_file", count)
+    monkeypatch.setattr(gguf_tokenizer, "convert_tokenizer", count)
     return converted
 
 
@@ -43,7 +43,7 @@ def kept_folders() -> list[Path]:
 
 def test_a_second_load_converts_nothing_and_gives_the_same(tmp_path: Path, conversions: list[Path]) -> None:
     path = bare_gguf(tmp_path / "m")
-    first, second = read_gguf_tokenizer(path, False), read_gguf_tokenizer(path, False)
+    first, second = read_gguf_tokenizer(path), read_gguf_tokenizer(path)
     assert conversions == [path]
     assert describe(first) == describe(second)
     assert len(kept_folders()) == 1
@@ -51,9 +51,9 @@ def test_a_second_load_converts_nothing_and_gives_the_same(tmp_path: Path, conve
 
 def test_another_file_at_the_same_path_is_converted(tmp_path: Path, conversions: list[Path]) -> None:
     path = bare_gguf(tmp_path / "m")
-    read_gguf_tokenizer(path, False)
+    read_gguf_tokenizer(path)
     os.utime(path, (1, 1))
-    read_gguf_tokenizer(path, False)
+    read_gguf_tokenizer(path)
     assert conversions == [path, path]
 
 
@@ -61,11 +61,11 @@ def test_what_is_not_whole_is_converted_again(
     tmp_path: Path, conversions: list[Path], caplog: pytest.LogCaptureFixture
 ) -> None:
     path = bare_gguf(tmp_path / "m")
-    expected = describe(read_gguf_tokenizer(path, False))
+    expected = describe(read_gguf_tokenizer(path))
     (saved,) = kept_folders()
     content = (saved / "tokenizer.json").read_bytes()
     (saved / "tokenizer.json").write_bytes(content[: len(content) // 2])
-    assert describe(read_gguf_tokenizer(path, False)) == expected
+    assert describe(read_gguf_tokenizer(path)) == expected
     assert conversions == [path, path]
     assert "is converted again" in caplog.text
     assert (saved / "tokenizer.json").read_bytes() == content
@@ -93,11 +93,11 @@ def test_files_that_were_changed_or_that_others_may_write_are_not_used(
     tmp_path: Path, conversions: list[Path], change: Callable[[Path], None]
 ) -> None:
     path = bare_gguf(tmp_path / "m")
-    expected = describe(read_gguf_tokenizer(path, False))
+    expected = describe(read_gguf_tokenizer(path))
     change(*kept_folders())
-    assert describe(read_gguf_tokenizer(path, False)) == expected
+    assert describe(read_gguf_tokenizer(path)) == expected
     assert conversions == [path, path]
-    read_gguf_tokenizer(path, False)
+    read_gguf_tokenizer(path)
     assert conversions == [path, path]
 
 
@@ -106,12 +106,12 @@ def test_a_tokenizer_that_changes_when_it_is_saved_is_not_kept(
 ) -> None:
     path = bare_gguf(tmp_path / "m")
     monkeypatch.setattr(gguf_tokenizer, "describe", lambda tokenizer: object())
-    read_gguf_tokenizer(path, False)
+    read_gguf_tokenizer(path)
     assert not kept_folders()
 
 
 def test_the_oldest_leave(tmp_path: Path, conversions: list[Path]) -> None:
-    tokenizer = read_gguf_tokenizer(bare_gguf(tmp_path / "m"), False)
+    tokenizer = read_gguf_tokenizer(bare_gguf(tmp_path / "m"))
     folder = cache_folder() / FOLDER
     for number in range(MAX_FOLDERS):
         keep(tokenizer, folder / str(number))
