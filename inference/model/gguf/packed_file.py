@@ -24,6 +24,7 @@ from inference.model.load.formats import open_gguf
 from inference.model.load.gguf.header import GgufHeader, GgufTensor
 from inference.model.load.gguf.processors import map_names
 from inference.model.load.gguf.shards import Bytes, merged_header, read_files
+from inference.model.load.gguf.tensor_config import required
 from inference.model.load.gguf.unused_tensors import check_all_used
 from inference.model.quantization.find_weights import STACK
 
@@ -48,7 +49,8 @@ def open_keeping_bits(
         skeleton = auto_class.from_config(config)
     check_all_used(header, skeleton)
     values, blocks = read_tensors(files, skeleton, config, dtype)
-    return load_with_blocks(skeleton, config, dtype, values, blocks)
+    model, missing = load_with_blocks(skeleton, config, dtype, values, blocks)
+    return model, required(missing)
 
 
 def read_tensors(

@@ -18,6 +18,7 @@ from transformers import AutoConfig
 from inference.model.load.gguf.config import read_gguf_config
 from inference.model.load.gguf.processors import processors
 from inference.model.load.gguf.shards import GGUF, merged_header, open_as_one_file, read_files, shard_paths
+from inference.model.load.gguf.tensor_config import required
 from inference.model.load.gguf.tokenizer import read_gguf_tokenizer
 from inference.model.load.gguf.unused_tensors import check_all_used
 from inference.model.load.tokenizer import open_tokenizer
@@ -115,9 +116,10 @@ def open_gguf(auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[s
     gguf_config = getattr(transformers, "GgufConfig", None)  # not in every release
     plain = {"quantization_config": gguf_config(dequantize=True)} if gguf_config else {}
     with open_as_one_file(source):
-        return load_model_and_missing(
+        model, missing = load_model_and_missing(
             auto_class, model_folder(source), **gguf_kwargs(source), **plain, **options
         )
+    return model, required(missing)
 
 
 def load_model_and_missing(auto_class: Any, source: Path, **options: Any) -> tuple[Any, set[str]]:

@@ -14,18 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from transformers import AutoConfig
+from transformers import CONFIG_MAPPING, AutoConfig, PreTrainedConfig
 
 from inference.model.load.gguf.config_keys import add_missing_keys
+from inference.model.load.gguf.fields import fields_of
 from inference.model.load.gguf.header import (
     TOKENS,
     UINT32,
     GgufHeader,
     GgufTensor,
+    NotGguf,
     header_start,
     pack_string,
 )
-from inference.model.load.gguf.rope import SCALING, apply_rope_scaling
+from inference.model.load.gguf.rope import SCALING, apply_rope_dimensions, apply_rope_scaling
 from inference.model.load.gguf.rope_factors import apply_rope_factors
 from inference.model.load.gguf.shards import Bytes, merged_header, read_files
 from inference.model.load.gguf.t5_mlp import apply_mlp
@@ -70,7 +72,12 @@ def config_of_header(header: GgufHeader, size: int) -> Any:
         path = Path(folder) / STUB_FILE
         path.write_bytes(stub_file_bytes(header))
         os.truncate(path, size)  # a sparse file: takes no disk space
-        config = AutoConfig.from_pretrained(folder, gguf_file=STUB_FILE)
+        raw, _ = PreTrainedConfig.get_config_dict(folder, gguf_file=STUB_FILE)
+    raw |= fields_of(header)
+    if raw["model_type"] not in CONFIG_MAPPING:
+        raise NotGguf(f"a GGUF file of the architecture {header.architecture!r}, which transformers lacks")
+    config = AutoConfig.for_model(**raw)
+    apply_rope_dimensions(config, header)
     apply_rope_scaling(config, header)
     apply_mlp(config, header)
     apply_biases(config, header)

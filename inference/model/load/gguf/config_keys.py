@@ -7,6 +7,22 @@ from collections.abc import Mapping
 
 # model type → the file's key, without its architecture → the config's key
 MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
+    "falcon": {
+        "attention.layer_norm_epsilon": "layer_norm_epsilon",
+        "attention.head_count_kv": "num_kv_heads",
+        "feed_forward_length": "ffn_hidden_size",
+    },
+    "gemma2": {
+        "attn_logit_softcapping": "attn_logit_softcapping",
+        "final_logit_softcapping": "final_logit_softcapping",
+    },
+    "gemma3": {
+        "final_logit_softcapping": "final_logit_softcapping",
+        "rope.freq_base_swa": "rope_local_base_freq",
+    },
+    "llama": {"attention.key_length": "head_dim"},
+    "nemotron": {"attention.layer_norm_epsilon": "norm_eps", "attention.key_length": "head_dim"},
+    "qwen2": {"attention.key_length": "head_dim"},
     "qwen2_moe": {
         "expert_feed_forward_length": "moe_intermediate_size",
         "expert_shared_feed_forward_length": "shared_expert_intermediate_size",
@@ -17,8 +33,14 @@ MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
         "rope.freq_base": "rope_theta",
         "vocab_size": "vocab_size",
     },
-    "gpt2": {"context_length": "n_positions", "vocab_size": "vocab_size"},
+    "stablelm": {"rope.freq_base": "rope_theta"},
+    "gpt2": {
+        "context_length": "n_positions",
+        "feed_forward_length": "n_inner",
+        "vocab_size": "vocab_size",
+    },
     "t5": {"decoder_block_count": "num_decoder_layers"},
+    "umt5": {"decoder_block_count": "num_decoder_layers"},
     "qwen3_moe": {"expert_feed_forward_length": "moe_intermediate_size"},
     "gpt_oss": {
         "attention.key_length": "head_dim",

@@ -5,48 +5,27 @@ alternate. The file has gate, up and down apart (llama.cpp, conversion/gpt_oss.p
 """
 
 import re
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-ARCHITECTURE = "gpt-oss"
+from inference.model.load.gguf.tensor_processor import Array, PlainProcessor, ProcessedTensor
+
 EXPERTS = re.compile(r"blk\.(?P<layer>\d+)\.ffn_(?P<matrix>gate|up|down)_exps\.(?P<kind>weight|bias)")
 SINKS, WEIGHT = "attn_sinks.weight", ".weight"
 FIRST_OUTPUT = {"gate": 0, "up": 1}
 
 
-class ProcessedTensor(NamedTuple):
-    """A tensor for transformers' loader. name: None if it was placed."""
+class GptOssProcessor(PlainProcessor):
+    """gguf-py's table has no names of experts, which `process` places."""
 
-    weights: np.ndarray[Any, Any]
-    name: str | None
-    metadata: dict[str, Any]
-
-
-class GptOssProcessor:
-    """A tensor processor as transformers' loader uses it."""
-
-    def __init__(self, config: Any = None) -> None:
-        pass
-
-    def preprocess_name(self, hf_name: str) -> str:
-        return hf_name
-
-    def perform_fallback_tensor_mapping(
-        self, gguf_to_hf_name_map: dict[str, str], suffix: str, qual_name: str, hf_name: str
-    ) -> None:
-        """Names without an entry in gguf-py's table are those of experts, which `process` places."""
-
-    def process(
-        self, weights: np.ndarray[Any, Any], name: str, parsed_parameters: Any, **options: Any
-    ) -> ProcessedTensor:
+    def process(self, weights: Array, name: str, **options: Any) -> ProcessedTensor:
         """Place a tensor of the experts among the parameters; return others as they are."""
         if match := EXPERTS.fullmatch(name):
-            place_experts(
-                parsed_parameters["tensors"], torch.from_numpy(np.array(weights)), **match.groupdict()
-            )
+            parameters = options["parsed_parameters"]["tensors"]
+            place_experts(parameters, torch.from_numpy(np.array(weights)), **match.groupdict())
             return ProcessedTensor(weights, None, {})
         # The sinks are a parameter of their own in the model, and have no suffix there.
         return ProcessedTensor(weights, name.removesuffix(WEIGHT) if name.endswith(SINKS) else name, {})

@@ -112,6 +112,7 @@ class GgufHeader:
     metadata      key → the setting as encoded in the file, without arrays of strings and of the vocabulary
     texts         key → value of the string settings
     numbers       key → value of the number and bool settings
+    lists         key → values of the arrays of numbers, without those of the vocabulary
     vocab_size    tokens in the vocabulary; 0 if the file does not say
     tensors       the tensor table; None if it was not reached
     table_offset  file offset of the tensor table, in bytes
@@ -122,6 +123,7 @@ class GgufHeader:
     metadata: dict[str, bytes] = field(default_factory=dict)
     texts: dict[str, str] = field(default_factory=dict)
     numbers: dict[str, Any] = field(default_factory=dict)
+    lists: dict[str, list[Any]] = field(default_factory=dict)
     vocab_size: int = 0
     tensors: list[GgufTensor] | None = None
     table_offset: int = 0
@@ -130,6 +132,14 @@ class GgufHeader:
     @property
     def architecture(self) -> str:
         return self.texts.get("general.architecture", "")
+
+    def number(self, name: str, default: Any = None) -> Any:
+        """A number or bool setting of its architecture."""
+        return self.numbers.get(f"{self.architecture}.{name}", default)
+
+    def has_tensor(self, text: str) -> bool:
+        """Whether the name of a tensor has that text in it; False if the tensors are not known."""
+        return any(text in tensor.name for tensor in self.tensors or ())
 
     @property
     def end(self) -> int:
@@ -228,9 +238,11 @@ def read_setting(cursor: Cursor, header: GgufHeader, names: set[str]) -> None:
             for _ in range(count):
                 cursor.read(cursor.number("<Q"))
             return
-        cursor.read(count * struct.calcsize(struct_format_of(value_type)))
+        struct_format = struct_format_of(value_type)
+        data = cursor.read(count * struct.calcsize(struct_format))
         if name.startswith(VOCABULARY) or count > MAX_LIST:
             return
+        header.lists[name] = [value for (value,) in struct.iter_unpack(struct_format, data)]
     else:
         header.numbers[name] = check_number(name, cursor.number(struct_format_of(value_type)))
     header.metadata[name] = bytes(cursor.data[begin : cursor.position])

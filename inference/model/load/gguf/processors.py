@@ -1,6 +1,6 @@
 """transformers' tensor processors, which say what a tensor of a GGUF file is, and those that it lacks."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib import import_module
@@ -8,16 +8,40 @@ from typing import Any
 
 import gguf
 
-from inference.model.load.gguf import gpt_oss
+from inference.model.load.gguf.added_processors import (
+    LOADER,
+    FalconProcessor,
+    LlamaProcessor,
+    Qwen2MoeProcessor,
+    StablelmProcessor,
+)
+from inference.model.load.gguf.gpt_oss import GptOssProcessor
+
+PROCESSORS: Mapping[str, Any] = {
+    "falcon": FalconProcessor,
+    "gpt-oss": GptOssProcessor,
+    "llama": LlamaProcessor,
+    "qwen2moe": Qwen2MoeProcessor,
+    "stablelm": StablelmProcessor,
+}
+# Model types whose tensors have the names of another architecture.
+ARCHITECTURES: Mapping[str, str] = {"mixtral": "llama", "falcon_mamba": "mamba"}
 
 
+@cache
 def processors() -> Any:
-    """transformers' module of tensor processors, completed.
+    """transformers' module of tensor processors, completed. It is imported only for a GGUF file."""
+    module: Any = import_module(LOADER)
+    module.TENSOR_PROCESSORS.update(PROCESSORS)
+    map_names_of_type = module.get_gguf_hf_weights_map
 
-    It is imported only for a GGUF file: that takes 0.3 s.
-    """
-    module = import_module("transformers.modeling_gguf_pytorch_utils")
-    module.TENSOR_PROCESSORS.setdefault(gpt_oss.ARCHITECTURE, gpt_oss.GptOssProcessor)
+    def map_names_of_model(
+        model: Any, processor: Any, model_type: str | None = None, *rest: Any, **more: Any
+    ) -> Any:
+        architecture = model_type or ARCHITECTURES.get(model.config.model_type)
+        return map_names_of_type(model, processor, architecture, *rest, **more)
+
+    module.get_gguf_hf_weights_map = map_names_of_model
     return module
 
 

@@ -4,7 +4,7 @@ llama.cpp loads these biases where a file has them (src/models/llama.cpp); no se
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from inference.model.load.gguf.header import GgufHeader
@@ -14,6 +14,8 @@ BIASES: Mapping[str, re.Pattern[str]] = {
     "attention_bias": re.compile(r"blk\.\d+\.attn_(q|k|v|output)\.bias"),
     "mlp_bias": re.compile(r"blk\.\d+\.ffn_(gate|up|down)\.bias"),
 }
+# Biases that a file may have without the others of their field.
+OPTIONAL = re.compile(r"model\.layers\.\d+\.(self_attn\.[qkvo]_proj|mlp\.(gate|up|down)_proj)\.bias")
 
 
 def apply_biases(config: Any, header: GgufHeader) -> None:
@@ -21,3 +23,8 @@ def apply_biases(config: Any, header: GgufHeader) -> None:
     for field, pattern in BIASES.items():
         if hasattr(config, field) and any(pattern.fullmatch(each.name) for each in header.tensors or ()):
             setattr(config, field, True)
+
+
+def required(missing: Iterable[str]) -> set[str]:
+    """Names of missing parameters without those of biases: transformers sets a missing bias to 0."""
+    return {name for name in missing if not OPTIONAL.fullmatch(name)}

@@ -1,6 +1,6 @@
 """The config of a GGUF file equals the one that transformers derives from the whole file."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -32,18 +32,24 @@ def test_the_settings_kept_of_a_header_hold_no_value_for_each_token(tmp_path: Pa
     assert not {name for name in header.metadata if name.startswith("tokenizer.ggml.token")}
 
 
-def write_settings(path: Path, architecture: str, settings: Mapping[str, Any]) -> Path:
-    """A file with these settings, a vocabulary of 96 tokens, and no tensor of a model."""
+def write_settings(
+    path: Path, architecture: str, settings: Mapping[str, Any], tensors: Sequence[str] = ("a",)
+) -> Path:
+    """A file with these settings, a vocabulary of 96 tokens, and tensors of 8 values."""
     writer = gguf.GGUFWriter(str(path), architecture)
     for name, value in settings.items():
+        key = name if name.startswith("tokenizer.") else f"{architecture}.{name}"
         if isinstance(value, list):
-            writer.add_array(f"{architecture}.{name}", value)
+            writer.add_array(key, value)
+        elif isinstance(value, bool):
+            writer.add_bool(key, value)
         elif isinstance(value, float):
-            writer.add_float32(f"{architecture}.{name}", value)
+            writer.add_float32(key, value)
         else:
-            writer.add_uint32(f"{architecture}.{name}", value)
+            writer.add_uint32(key, value)
     writer.add_token_list([f"<{number}>" for number in range(96)])
-    writer.add_tensor("a", np.zeros(8, dtype=np.float32))
+    for tensor in tensors:
+        writer.add_tensor(tensor, np.zeros(8, dtype=np.float32))
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
@@ -59,6 +65,18 @@ LFM2 = {
     "shortconv.l_cache": 3,
     "rope.freq_base": 1e6,
 }
+GEMMA4 = {
+    "attention.sliding_window_pattern": [True, False],
+    "attention.head_count_kv": [2, 1],
+    "attention.key_length": 32,
+    "attention.key_length_swa": 16,
+    "attention.sliding_window": 8,
+    "feed_forward_length": [96, 192],
+    "final_logit_softcapping": 30.0,
+}
+CAPS = {"attn_logit_softcapping": 2.0, "final_logit_softcapping": 4.0}
+EXPERTS = {"expert_count": 4, "expert_used_count": 2}
+PARTIAL = {"rope.dimension_count": 12}
 
 
 @pytest.mark.parametrize(
@@ -66,8 +84,29 @@ LFM2 = {
     [
         ("qwen3", {"attention.key_length": 32}, {"head_dim": 32, "vocab_size": 96}),
         ("starcoder2", {"attention.head_count_kv": 4}, {"num_key_value_heads": 4, "vocab_size": 96}),
-        ("gpt2", {"context_length": 64}, {"n_positions": 64, "vocab_size": 96}),
+        ("gpt2", {"context_length": 64}, {"n_positions": 64, "n_inner": 96, "vocab_size": 96}),
         ("lfm2", LFM2, {"layer_types": ["conv", "full_attention"], "vocab_size": 96}),
+        ("llama", EXPERTS, {"model_type": "mixtral", "num_local_experts": 4, "num_experts_per_tok": 2}),
+        ("mamba", {"ssm.dt_b_c_rms": True}, {"model_type": "falcon_mamba"}),
+        ("phi3", {"attention.sliding_window": 8}, {"sliding_window": 8}),
+        ("phi3", {"attention.sliding_window": 0}, {"sliding_window": None}),
+        ("gemma2", {"attention.key_length": 24} | CAPS, {"query_pre_attn_scalar": 24} | CAPS),
+        ("gemma2", {"attention.key_length": 24, "block_count": 46}, {"query_pre_attn_scalar": 16}),
+        ("gemma3", {"attention.key_length": 24}, {"query_pre_attn_scalar": 24}),
+        ("gemma3", {"attention.key_length": 24, "block_count": 62}, {"query_pre_attn_scalar": 16}),
+        (
+            "gemma4",
+            GEMMA4,
+            {"use_double_wide_mlp": True, "layer_types": ["sliding_attention", "full_attention"]},
+        ),
+        ("nemotron", {"attention.layer_norm_epsilon": 0.5}, {"norm_eps": 0.5}),
+        ("falcon", {"attention.layer_norm_epsilon": 0.5}, {"layer_norm_epsilon": 0.5}),
+        ("llama", {"tokenizer.ggml.eos_token_id": 7}, {"eos_token_id": 7}),
+        (
+            "llama",
+            {"tokenizer.ggml.eos_token_id": 7, "tokenizer.ggml.eot_token_id": 9},
+            {"eos_token_id": [7, 9]},
+        ),
     ],
 )
 def test_settings_that_transformers_does_not_read_are_in_the_config(
@@ -75,3 +114,26 @@ def test_settings_that_transformers_does_not_read_are_in_the_config(
 ) -> None:
     config = read_gguf_config(write_settings(tmp_path / "a.gguf", architecture, SIZES | settings))
     assert {name: getattr(config, name) for name in expected} == expected
+
+
+@pytest.mark.parametrize(
+    ("architecture", "settings", "tensor", "expected"),
+    [
+        ("falcon", {"attention.head_count_kv": 2}, "blk.0.attn_norm_2.weight", 2),
+        ("falcon", {"attention.head_count_kv": 2}, "blk.0.attn_norm.weight", 1),
+        ("falcon", {"attention.head_count_kv": 1}, "blk.0.attn_norm.weight", None),
+    ],
+)
+def test_the_norms_of_a_falcon_are_those_of_its_tensors(
+    tmp_path: Path, architecture: str, settings: Mapping[str, Any], tensor: str, expected: int | None
+) -> None:
+    path = write_settings(tmp_path / "a.gguf", architecture, SIZES | settings, [tensor])
+    config = read_gguf_config(path)
+    assert config.num_ln_in_parallel_attn == expected
+    assert config.new_decoder_architecture == (expected is not None)
+
+
+@pytest.mark.parametrize("architecture", ["phi3", "stablelm", "nemotron"])
+def test_the_part_of_a_head_that_rotates_is_that_of_the_file(tmp_path: Path, architecture: str) -> None:
+    config = read_gguf_config(write_settings(tmp_path / "a.gguf", architecture, SIZES | PARTIAL))
+    assert config.rope_parameters["partial_rotary_factor"] == 0.75
