@@ -11,6 +11,10 @@ from inference.model.load.gguf.tensor_processor import Array, PlainProcessor, Pr
 
 LOADER = "transformers.modeling_gguf_pytorch_utils"  # imported for GGUF files only: that takes 0.3 s
 SHARED_GATE, EXPERTS = ".ffn_gate_inp_shexp.", "_exps."  # in names of tensors
+LAYER_SCALE = ".layer_output_scale.weight"
+GEMMA4_STACKS = (".ffn_gate_up_exps.weight", ".ffn_down_exps.weight")
+ROUTER_SCALE = re.compile(r"layers\.(?P<layer>\d+)\.router\.(?P<scale>scale|per_expert_scale)$")
+ROUTER_SCALES = {"scale": "ffn_gate_inp", "per_expert_scale": "ffn_down_exps"}
 QKV = re.compile(r"blk\.\d+\.attn_qkv\.weight")
 HEAD_NORM = re.compile(r"blk\.(?P<layer>\d+)\.attn_(?P<matrix>q|k)_norm\.weight")
 
@@ -44,6 +48,28 @@ class LlamaProcessor(Qwen2MoeProcessor):
         if EXPERTS in name:
             return super().process(weights, name, **options)
         return self.llama.process(weights, name, **options)
+
+
+class Gemma4Processor(PlainProcessor):
+    """Takes the scales of layers, routers and experts, and stacks of experts; transformers has none of them."""
+
+    def perform_fallback_tensor_mapping(
+        self, gguf_to_hf_name_map: dict[str, str], suffix: str, qual_name: str, hf_name: str
+    ) -> None:
+        match = ROUTER_SCALE.search(hf_name)
+        if match:
+            name = f"blk.{match['layer']}.{ROUTER_SCALES[match['scale']]}.scale"
+            gguf_to_hf_name_map[name] = qual_name + hf_name
+
+    def process(self, weights: Array, name: str, **options: Any) -> ProcessedTensor:
+        short = name.removesuffix(".weight")
+        if name.endswith(LAYER_SCALE):
+            return ProcessedTensor(weights, short, {})
+        if not name.endswith(GEMMA4_STACKS) or short not in options["tensor_key_mapping"]:
+            return ProcessedTensor(weights, name, {})
+        parameter = options["tensor_key_mapping"][short]
+        options["parsed_parameters"]["tensors"][parameter] = torch.from_numpy(np.array(weights))
+        return ProcessedTensor(weights, None, {})
 
 
 class FalconProcessor(PlainProcessor):

@@ -11,6 +11,7 @@ import gguf
 from inference.model.load.gguf.added_processors import (
     LOADER,
     FalconProcessor,
+    Gemma4Processor,
     LlamaProcessor,
     Qwen2MoeProcessor,
     StablelmProcessor,
@@ -19,6 +20,7 @@ from inference.model.load.gguf.gpt_oss import GptOssProcessor
 
 PROCESSORS: Mapping[str, Any] = {
     "falcon": FalconProcessor,
+    "gemma4": Gemma4Processor,
     "gpt-oss": GptOssProcessor,
     "llama": LlamaProcessor,
     "qwen2moe": Qwen2MoeProcessor,

@@ -5,6 +5,7 @@ import torch
 
 from inference.model.load.gguf.added_processors import (
     FalconProcessor,
+    Gemma4Processor,
     LlamaProcessor,
     Qwen2MoeProcessor,
     StablelmProcessor,
@@ -53,3 +54,23 @@ def test_the_gate_of_a_shared_expert_is_a_matrix_of_one_row() -> None:
     for shape in ((4,), (1, 4)):
         gate = Qwen2MoeProcessor().process(np.ones(shape), "blk.0.ffn_gate_inp_shexp.weight")
         assert gate.weights.shape == (1, 4)
+
+
+def test_scales_and_experts_of_gemma_4_have_parameters() -> None:
+    names: dict[str, str] = {}
+    processor = Gemma4Processor()
+    for scale in ("scale", "per_expert_scale"):
+        processor.perform_fallback_tensor_mapping(names, "", "model.", f"layers.3.router.{scale}")
+    assert names == {
+        "blk.3.ffn_gate_inp.scale": "model.layers.3.router.scale",
+        "blk.3.ffn_down_exps.scale": "model.layers.3.router.per_expert_scale",
+    }
+    parameters: dict[str, torch.Tensor] = {}
+    options = {
+        "parsed_parameters": {"tensors": parameters},
+        "tensor_key_mapping": {"blk.3.ffn_down_exps": "e"},
+    }
+    assert processor.process(np.ones((2, 3)), "blk.3.ffn_down_exps.weight", **options).name is None
+    assert parameters["e"].shape == (2, 3)
+    scale = processor.process(np.ones(1), "blk.3.layer_output_scale.weight", **options)
+    assert scale.name == "blk.3.layer_output_scale"
