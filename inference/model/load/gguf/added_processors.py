@@ -51,7 +51,7 @@ class LlamaProcessor(Qwen2MoeProcessor):
 
 
 class Gemma4Processor(PlainProcessor):
-    """Takes the scales of layers, routers and experts, and stacks of experts; transformers has none of them."""
+    """Takes scales of layers, routers and experts, and stacks of experts; transformers has none of them."""
 
     def perform_fallback_tensor_mapping(
         self, gguf_to_hf_name_map: dict[str, str], suffix: str, qual_name: str, hf_name: str
