@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from llguidance import LLMatcher
-from llguidance.gbnf_to_lark import gbnf_to_lark
 
 from inference import untrusted_json
 from inference.structured_output.closed_schema import close_schema
+from inference.structured_output.gbnf import gbnf_to_lark
 from inference.types import Constraint
 
 MAX_BYTES = 64 << 10

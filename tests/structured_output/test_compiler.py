@@ -222,6 +222,14 @@ HOSTILE = {
     "nested brackets": Constraint("regex", "(" * 20_000 + "a" + ")" * 20_000),
     "nested brackets in a grammar": Constraint("grammar", "root ::= " + "(" * 20_000 + '"a"' + ")" * 20_000),
     "nested brackets in Lark": Constraint("grammar", "start: " + "(" * 20_000 + '"a"' + ")" * 20_000),
+    "a chain of rules": Constraint(
+        "grammar",
+        "root ::= r0\n"
+        + "\n".join(f"r{i} ::= r{i + 1}" for i in range(1_500))
+        + '\nr1500 ::= "x"\nwide ::= '
+        + "." * 30_000
+        + " r0",
+    ),
     "empty lines before a grammar": Constraint("grammar", "\n" * 60_000 + 'root ::= "a"'),
     "a grammar of left recursion": Constraint("grammar", 'start: start start | "a" | ""'),
     "many choices": Constraint("choice", [f"choice {i}" for i in range(4_000)]),
