@@ -17,6 +17,7 @@ from inference.models import Models
 from settings.groups import ServerSettings
 
 SLEEP_MODE = "sleep_mode"  # key in app.extensions: what sleeps, or None
+MAX_DIGITS = 9  # of a level in the query
 
 
 class Sleeper(Protocol):
@@ -95,7 +96,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
 
 def sleep() -> Response:
     text = request.args.get("level", "1")
-    if not text.isdecimal():
+    if not text.isdecimal() or len(text) > MAX_DIGITS:
         raise BadRequest("level", "must be an integer", text)
     sleeper().sleep(int(text), request.args.get("mode", "abort"))
     return json_response(200, SleepResponse(int(text)))

@@ -85,7 +85,7 @@ def test_the_routes_need_a_key(client: FlaskClient, sleeper: FakeSleeper) -> Non
     assert not sleeper.calls
 
 
-@pytest.mark.parametrize("level", ["3", "deep"])
+@pytest.mark.parametrize("level", ["3", "deep", "1" * 5000])
 def test_an_unknown_level_is_refused(level: str, client: FlaskClient) -> None:
     response = client.post(f"/sleep?level={level}", headers=KEY)
     assert response.status_code == 400 and response.json is not None
