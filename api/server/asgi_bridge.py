@@ -211,6 +211,10 @@ class Bridge:
             return await loop.run_in_executor(workers, self._call, environ, is_disconnected)
         except ClientDisconnected:
             raise
+        except asyncio.CancelledError:
+            if self.closed:  # the request waited for a thread
+                raise ClientDisconnected from None
+            raise
         except Exception:
             path = printable_path(environ["RAW_URI"])
             log.exception("the app failed: %s %s", environ["REQUEST_METHOD"], path)

@@ -84,10 +84,19 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_header_timer()
         self.resume_writing()
-        if self.answered is not None and not self.answered.response_complete:
-            self.answered.disconnected = True  # uvicorn tells `cycle`, which may wait behind it
-            self.answered.message_event.set()
+        self._tell_answered()
         super().connection_lost(exc)
+
+    def _tell_answered(self) -> None:
+        """Tell the app that the client has left: uvicorn tells `cycle`, which may wait behind `answered`."""
+        if self.answered is not None and not self.answered.response_complete:
+            self.answered.disconnected = True
+            self.answered.message_event.set()
+
+    def _abort(self) -> None:
+        """Close the connection at once; unsent bytes are dropped, and so is what the app still sends."""
+        self._tell_answered()
+        self.transport.abort()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:
         self.answered = cycle
@@ -123,7 +132,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         super().on_message_begin()
         self.has_headers = False
-        self.scope["extensions"] = {ABORT: self.transport.abort}  # type: ignore[dict-item]
+        self.scope["extensions"] = {ABORT: self._abort}  # type: ignore[dict-item]
         if self.header_timer is None:
             self._start_header_timer()
 

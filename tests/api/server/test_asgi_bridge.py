@@ -4,8 +4,10 @@ import asyncio
 import logging
 import socket
 import struct
+import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -162,6 +164,24 @@ def test_a_request_after_draining_is_dropped_with_its_connection(caplog: pytest.
 
     assert through_bridge(app, drained=True) == [{"type": "aborted"}]
     assert not caplog.records
+
+
+def test_a_request_that_waits_for_a_thread_is_dropped_at_the_end_of_the_drain(
+    live: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    released = threading.Event()
+    server = live(FakeBackend(lambda _: say("a") if released.wait(5) else []))
+    bridge = server.http_server.bridge
+    bridge.workers = ThreadPoolExecutor(1)
+    connections = [server.post("/say", {}) for _ in range(2)]
+    server.until(lambda: len(bridge.running) == 2)
+    server.http_server.stop()
+    for connection in connections:
+        with connection:
+            assert read(connection) == b""
+    released.set()
+    server.until(lambda: not bridge.running)
+    assert not [record for record in caplog.records if record.levelno >= logging.ERROR]
 
 
 def test_any_wsgi_app_is_read_to_its_end_and_closed() -> None:
