@@ -94,12 +94,9 @@ class ConstraintFields(Struct, kw_only=True):
     structural_tag: Any = None
 
 
-class CommonRequest(ConstraintFields, kw_only=True):
-    """The request fields of completions and chat completions.
+class SamplingFields(ConstraintFields, kw_only=True):
+    """The fields that say how an answer is sampled and where it ends; also those of ConstraintFields.
 
-    model                          one of the served names; null: the served model
-    n                              answers per prompt; greedy ones are equal
-    best_of                        answers to generate per prompt; the n best by mean logprob are returned
     seed                           the same seed gives the same answer; null: random
     temperature                    0: greedy; null: the server's default, usually 1
     top_p, top_k, min_p            sample only from the most probable tokens; top_k 0 or -1: from all
@@ -111,31 +108,11 @@ class CommonRequest(ConstraintFields, kw_only=True):
     stop_token_ids                 token ids that end the answer
     include_stop_str_in_output     include the stop string in the text
     ignore_eos                     continue after the model's end token
-    max_tokens, min_tokens         limits of each answer
-    truncate_prompt_tokens         keep this many of the prompt's last tokens; -1: leave room for max_tokens
-    truncation_side                must be left: truncate_prompt_tokens keeps the prompt's end
     skip_special_tokens            false: include special tokens in the text
-    add_special_tokens             whether the tokenizer adds its special tokens to the prompt
-    prompt_logprobs                alternatives to report for each token of the prompt
-    return_tokens_as_token_ids     in logprobs, name tokens as token_id:123
-    return_token_ids               report the token ids of prompt and answer
-    output_token_ids               the answer's first tokens, as another server generated them: it goes on
-                                   behind them, and has them too
-    max_time                       seconds after which the answer ends; REQUEST_TIMEOUT if that is less
-    response_format                format of the answer
-    stream, stream_options         send server-sent events
-    request_id                     part of the response's id; default: the header X-Request-Id
     priority                       must be 0
-    use_beam_search, logits_processors, logprob_token_ids   must be unset
-    lora                           scales of adapters, whose sum changes the model, as in llama.cpp
-    lora_path                      name of an adapter of the model, as in SGLang
     cache_salt                     the prefix cache is shared with requests of the same salt only
-    user, length_penalty, spaces_between_special_tokens   ignored
     """
 
-    model: str | None = None
-    n: int | None = None
-    best_of: int | None = None
     seed: int | None = None
     temperature: Number | None = None
     top_p: Number | None = None
@@ -151,11 +128,43 @@ class CommonRequest(ConstraintFields, kw_only=True):
     stop_token_ids: list[int] | None = None
     include_stop_str_in_output: bool | None = None
     ignore_eos: bool | None = None
+    skip_special_tokens: bool | None = None
+    priority: int | None = None
+    cache_salt: str | None = None
+
+
+class CommonRequest(SamplingFields, kw_only=True):
+    """The request fields of completions and chat completions, in addition to SamplingFields.
+
+    model                          one of the served names; null: the served model
+    n                              answers per prompt; greedy ones are equal
+    best_of                        answers to generate per prompt; the n best by mean logprob are returned
+    max_tokens, min_tokens         limits of each answer
+    truncate_prompt_tokens         keep this many of the prompt's last tokens; -1: leave room for max_tokens
+    truncation_side                must be left: truncate_prompt_tokens keeps the prompt's end
+    add_special_tokens             whether the tokenizer adds its special tokens to the prompt
+    prompt_logprobs                alternatives to report for each token of the prompt
+    return_tokens_as_token_ids     in logprobs, name tokens as token_id:123
+    return_token_ids               report the token ids of prompt and answer
+    output_token_ids               the answer's first tokens, as another server generated them: it goes on
+                                   behind them, and has them too
+    max_time                       seconds after which the answer ends; REQUEST_TIMEOUT if that is less
+    response_format                format of the answer
+    stream, stream_options         send server-sent events
+    request_id                     part of the response's id; default: the header X-Request-Id
+    use_beam_search, logits_processors, logprob_token_ids   must be unset
+    lora                           scales of adapters, whose sum changes the model, as in llama.cpp
+    lora_path                      name of an adapter of the model, as in SGLang
+    user, length_penalty, spaces_between_special_tokens   ignored
+    """
+
+    model: str | None = None
+    n: int | None = None
+    best_of: int | None = None
     max_tokens: int | None = None
     min_tokens: int | None = None
     truncate_prompt_tokens: int | None = None
     truncation_side: str | None = None
-    skip_special_tokens: bool | None = None
     add_special_tokens: bool | None = None
     prompt_logprobs: int | None = None
     return_tokens_as_token_ids: bool | None = None
@@ -168,8 +177,6 @@ class CommonRequest(ConstraintFields, kw_only=True):
     request_id: str | None = None
     lora: list[AdapterScale] | None = None
     lora_path: str | list[str | None] | None = None
-    cache_salt: str | None = None
-    priority: int | None = None
     use_beam_search: bool | None = None
     logits_processors: list[Any] | None = None
     logprob_token_ids: list[int] | None = None

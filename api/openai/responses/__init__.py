@@ -52,7 +52,8 @@ def create_response(models: Models, settings: ServerSettings) -> Response:
         is_stored=is_stored,
     )
     writer = make_writer()
-    recorder = _recorder(context, writer, partial(make_writer, id=writer.id, created=writer.created))
+    make_equal_writer = partial(make_writer, id=writer.id, created=writer.created, end_time=writer.end_time)
+    recorder = _recorder(context, writer, make_equal_writer)
     acquire_permit()
     stream: Stream = RewordedStream(served.generate(generation_request), rename_field)
     if body.background:

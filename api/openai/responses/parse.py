@@ -2,7 +2,7 @@
 
 from api.openai.errors import InvalidBody, InvalidParameter
 from api.openai.protocol.chat import ChatCompletionRequest
-from api.openai.protocol.generation import ConstraintFields, NamedJsonSchema, ResponseFormat
+from api.openai.protocol.generation import NamedJsonSchema, ResponseFormat, SamplingFields
 from api.openai.responses.input_items import to_chat_messages
 from api.openai.responses.protocol import ResponsesRequest, TextFormat
 from api.openai.responses.tool_choice import to_chat_tool_choice
@@ -34,18 +34,17 @@ def to_chat_request(body: ResponsesRequest, tools: CallableTools) -> ChatComplet
         model=body.model,
         messages=to_chat_messages(body),
         max_completion_tokens=body.max_output_tokens,
-        temperature=body.temperature,
-        top_p=body.top_p,
         tools=[tool.to_function() for tool in tools.values()] or None,
         tool_choice=to_chat_tool_choice(body, tools),
         parallel_tool_calls=body.parallel_tool_calls,
         response_format=_format(body.text.format) if body.text and body.text.format else None,
         reasoning_effort=body.reasoning.effort if body.reasoning else None,
+        chat_template_kwargs=body.chat_template_kwargs,
         logprobs=with_logprobs,
         top_logprobs=body.top_logprobs,
         truncate_prompt_tokens=-1 if body.truncation == "auto" else None,
         stream=body.stream,
-        **{field: getattr(body, field) for field in ConstraintFields.__struct_fields__},
+        **{field: getattr(body, field) for field in SamplingFields.__struct_fields__},
     )
 
 

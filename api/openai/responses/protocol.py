@@ -9,7 +9,7 @@ from msgspec import Struct, field
 
 from api.openai.protocol.chat import ContentPart
 from api.openai.protocol.errors import ErrorResponse
-from api.openai.protocol.generation import ConstraintFields, Number
+from api.openai.protocol.generation import Number, SamplingFields
 from api.openai.stored import PAGE_PARAMETERS
 from api.openapi.operation import Operation
 from api.response import SSE
@@ -131,13 +131,12 @@ class ConversationReference(Struct):
     id: str
 
 
-class ResponsesRequest(ConstraintFields, kw_only=True):
-    """A request for a response.
+class ResponsesRequest(SamplingFields, kw_only=True):
+    """A request for a response. The fields of SamplingFields are those of a chat completion.
 
     input                 text, or the items of the conversation
     instructions          a system message, put before the input
     max_output_tokens     null: as many as the context holds
-    temperature, top_p    as in a chat completion
     tools                 functions, custom tools, and namespaces of them; tools of other types are ignored
     tool_choice, parallel_tool_calls   as in a chat completion
     text                  text.format is the format of the answer
@@ -153,14 +152,14 @@ class ResponsesRequest(ConstraintFields, kw_only=True):
     prompt                must be unset
     response_format       must be unset: it is text.format here
     metadata              up to 16 pairs of text, repeated in the response
+    chat_template_kwargs  further variables for the chat template
+    max_tool_calls, safety_identifier, prompt_cache_key   only repeated in the response
     """
 
     input: str | list[InputItem]
     model: str | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
-    temperature: Number | None = None
-    top_p: Number | None = None
     tools: list[ResponsesTool] | None = None
     tool_choice: str | ResponsesToolChoice | None = None
     parallel_tool_calls: bool | None = None
@@ -177,6 +176,10 @@ class ResponsesRequest(ConstraintFields, kw_only=True):
     prompt: Any = None
     response_format: Any = None
     metadata: dict[str, Any] | None = None
+    chat_template_kwargs: dict[str, Any] | None = None
+    max_tool_calls: int | None = None
+    safety_identifier: str | None = None
+    prompt_cache_key: str | None = None
 
     @property
     def conversation_id(self) -> str | None:
@@ -212,11 +215,15 @@ class ResponseFailure(Struct):
 
 
 class ResponsesResponse(Struct, kw_only=True):
-    """A response. The fields from `instructions` on repeat the request, or its defaults."""
+    """A response. The fields from `instructions` on repeat the request, or its defaults.
+
+    completed_at  Unix time of the end; null unless the status is completed
+    """
 
     id: str
     object: Literal["response"] = "response"
     created_at: int
+    completed_at: int | None
     status: Status
     error: ResponseFailure | None = None
     incomplete_details: dict[str, str] | None
@@ -224,8 +231,10 @@ class ResponsesResponse(Struct, kw_only=True):
     output: list[dict[str, Any]]
     usage: ResponseUsage | None
     system_fingerprint: str
+    service_tier: Literal["default"] = "default"
     instructions: str | None
     max_output_tokens: int | None
+    max_tool_calls: int | None
     metadata: dict[str, Any]
     parallel_tool_calls: bool
     previous_response_id: str | None
@@ -234,12 +243,16 @@ class ResponsesResponse(Struct, kw_only=True):
     store: bool
     background: bool
     temperature: Number
+    presence_penalty: Number
+    frequency_penalty: Number
     text: dict[str, Any]
     tool_choice: str | ResponsesToolChoice
     tools: list[dict[str, Any]]
     top_logprobs: int
     top_p: Number
     truncation: str
+    safety_identifier: str | None
+    prompt_cache_key: str | None
 
 
 RESPOND = Operation(

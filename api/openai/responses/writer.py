@@ -3,7 +3,9 @@
 import hashlib
 import secrets
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 from api.accumulator import Accumulator, cut_reason
@@ -33,6 +35,24 @@ NAMED_EVENTS = Framing(
 # Llama Stack's field, which its clients require in these events. OpenAI's clients ignore it.
 EVENTS_WITH_RESPONSE_ID = ("response.output_item.", "response.content_part.")
 FAILURE_CODES = {400: "invalid_prompt", 429: "rate_limit_exceeded"}  # by status; others: server_error
+# The fields of the request that a response repeats, and their values if the request has null.
+REPEATED_FIELDS: dict[str, Any] = {
+    "frequency_penalty": 0.0,
+    "instructions": None,
+    "max_output_tokens": None,
+    "max_tool_calls": None,
+    "metadata": {},
+    "parallel_tool_calls": True,
+    "presence_penalty": 0.0,
+    "previous_response_id": None,
+    "prompt_cache_key": None,
+    "safety_identifier": None,
+    "temperature": 1.0,
+    "tool_choice": "auto",
+    "top_logprobs": 0,
+    "top_p": 1.0,
+    "truncation": "disabled",
+}
 
 
 @dataclass(slots=True)
@@ -43,6 +63,7 @@ class ResponseWriter:
     tools           the tools that the model may call
     logprobs        alternatives to report for each token; None: no logprobs
     created         Unix time
+    end_time        Unix time of the end: that of the first call, for every writer of this response
     open_item       the last item while it grows; None after it was closed
     pending_tokens  tokens whose logprobs are sent with the next text
     is_stored       the response can be read again
@@ -58,6 +79,7 @@ class ResponseWriter:
     logprobs: int | None = None
     id: str = field(default_factory=lambda: f"resp_{secrets.token_hex(16)}")
     created: int = field(default_factory=lambda: int(time.time()))
+    end_time: Callable[[], int] = field(default_factory=lambda: cache(lambda: int(time.time())))
     items: list[MessageItem | CallItem] = field(default_factory=list)
     open_item: MessageItem | CallItem | None = None
     pending_tokens: list[Token] = field(default_factory=list)
@@ -112,6 +134,7 @@ class ResponseWriter:
         return ResponsesResponse(
             id=self.id,
             created_at=self.created,
+            completed_at=self.end_time() if self._status == "completed" else None,
             status=self._status,
             error=_failure(self.error) if self.error else None,
             incomplete_details=_incomplete_details(self.end) if self.end else None,
@@ -210,24 +233,15 @@ def _failure(error: ServerError) -> ResponseFailure:
 
 
 def _request_fields(body: ResponsesRequest) -> dict[str, Any]:
-    """The fields of the request that a response repeats, with their defaults."""
+    """REPEATED_FIELDS of the body, and those that are repeated in another form."""
+    values = {name: getattr(body, name) for name in REPEATED_FIELDS}
     return {
         "background": bool(body.background),
         "conversation": ConversationReference(body.conversation_id) if body.conversation_id else None,
-        "instructions": body.instructions,
-        "max_output_tokens": body.max_output_tokens,
-        "metadata": body.metadata or {},
-        "parallel_tool_calls": body.parallel_tool_calls is not False,
-        "previous_response_id": body.previous_response_id,
         "reasoning": body.reasoning or Reasoning(),
-        "temperature": 1.0 if body.temperature is None else body.temperature,
         "text": _text_options(body.text),
-        "tool_choice": body.tool_choice or "auto",
         "tools": echoed_tools(body.tools or ()),
-        "top_logprobs": body.top_logprobs or 0,
-        "top_p": 1.0 if body.top_p is None else body.top_p,
-        "truncation": body.truncation or "disabled",
-    }
+    } | {name: REPEATED_FIELDS[name] if value is None else value for name, value in values.items()}
 
 
 def _text_options(options: TextOptions | None) -> dict[str, Any]:
