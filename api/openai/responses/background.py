@@ -83,7 +83,7 @@ class BackgroundRun:
 
     def cancel(self) -> None:
         if not self._writer.end:
-            self._writer.is_cancelled = True
+            self._writer.cancel()
             self._stream.close()
 
     def _run(self) -> None:

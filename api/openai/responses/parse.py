@@ -28,6 +28,8 @@ def to_chat_request(body: ResponsesRequest, tools: CallableTools) -> ChatComplet
     if body.truncation not in (None, *TRUNCATIONS):
         rule = f"truncation must be one of {', '.join(TRUNCATIONS)}, got {short(body.truncation)}"
         raise InvalidBody(rule, "truncation")
+    if body.max_tool_calls is not None and body.max_tool_calls < 1:
+        raise InvalidBody(f"max_tool_calls must be at least 1, got {body.max_tool_calls}", "max_tool_calls")
     check_metadata(body.metadata)
     with_logprobs = LOGPROBS in (body.include or ()) or bool(body.top_logprobs)
     return ChatCompletionRequest(

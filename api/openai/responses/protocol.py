@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from api.openai.protocol.chat import ContentPart
+from api.openai.protocol.chat import ContentPart, FunctionDefinition
 from api.openai.protocol.errors import ErrorResponse
 from api.openai.protocol.generation import Number, SamplingFields
 from api.openai.stored import PAGE_PARAMETERS
@@ -42,10 +42,17 @@ class NamespacedTool(Struct):
 class ResponsesTool(NamespacedTool):
     """A function, a custom tool, or a namespace of such tools. Tools of other types are ignored.
 
-    tools  of a namespace: its functions and custom tools
+    tools     of a namespace: its functions and custom tools
+    function  the function in the form of a chat completion, which transformers' own server takes too
     """
 
     tools: list[NamespacedTool] | None = None
+    function: FunctionDefinition | None = None
+
+    def __post_init__(self) -> None:
+        if self.function and not self.name:
+            self.name, self.description = self.function.name, self.function.description
+            self.parameters, self.strict = self.function.parameters, self.function.strict
 
 
 class AgentContentPart(ContentPart):

@@ -114,6 +114,10 @@ class ResponseWriter:
     def mark_unstored(self) -> None:
         self.is_stored = False
 
+    def cancel(self) -> None:
+        self.is_cancelled = True
+        self._cut_open_item()
+
     def error_in_stream(self, error: ServerError) -> list[Any]:
         """An event of type error, and response.failed.
 
@@ -124,8 +128,7 @@ class ResponseWriter:
         details = {"message": body.error.message, "param": body.error.param, "code": body.error.type}
         event = {"type": "error", **details, "error": body.error, "error_type": body.error_type}
         self.error = error
-        if self.open_item:
-            self.open_item.status = "incomplete"
+        self._cut_open_item()
         failed = {"type": "response.failed", "response": self.response()}
         return [self._numbered(event), self._numbered(failed)]
 
@@ -197,6 +200,10 @@ class ResponseWriter:
     def _close_item(self, status: str = "completed") -> Events:
         item, self.open_item = self.open_item, None
         return item.close(status) if item else []
+
+    def _cut_open_item(self) -> None:
+        if self.open_item:
+            self.open_item.status = "incomplete"
 
     def _take_logprobs(self) -> LogprobEntries:
         tokens, self.pending_tokens = self.pending_tokens, []

@@ -84,6 +84,18 @@ def test_it_is_cancelled(stored_client: FlaskClient, backend: FakeBackend) -> No
     assert stored_client.post(f"{RESPONSES}/{id}/cancel").get_json()["status"] == "cancelled"
 
 
+def test_the_message_of_a_cancelled_one_is_incomplete(
+    stored_client: FlaskClient, backend: FakeBackend
+) -> None:
+    backend.script = [*say("Hello")[:2], *SLOW[1:]]
+    id = begin(stored_client)["id"]
+    poll(stored_client, id, lambda response: bool(response["output"]))
+    stored_client.post(f"{RESPONSES}/{id}/cancel")
+    cancelled = poll(stored_client, id, lambda _: not backend.open_streams)
+    (item,) = cancelled["output"]
+    assert (cancelled["status"], item["status"]) == ("cancelled", "incomplete")
+
+
 def test_a_completed_one_stays_completed_when_it_is_cancelled(stored_client: FlaskClient) -> None:
     id = begin(stored_client)["id"]
     poll(stored_client, id, has_ended)

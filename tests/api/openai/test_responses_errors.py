@@ -40,6 +40,7 @@ def refused(client: FlaskClient, path: str = RESPONSES, **fields: Any) -> tuple[
         ({"truncation": "x"}, "truncation", "truncation must be one of auto, disabled, got 'x'"),
         ({"background": 0}, "background", "background must be `bool | null`, got `int`"),
         ({"top_p": 5}, "top_p", "top_p must be in (0, 1], got 5."),
+        ({"max_tool_calls": 0}, "max_tool_calls", "max_tool_calls must be at least 1, got 0"),
     ],
 )
 def test_a_field_that_breaks_a_rule_is_named(

@@ -52,6 +52,13 @@ def test_a_namespaces_tools_have_its_name_in_front(offered: Any) -> None:
     assert [tool.name for tool in offered(tools=[NAMESPACE, FUNCTION])] == ["n__f", "n__patch", "f"]
 
 
+def test_a_function_may_have_the_form_of_a_chats_tool(client: FlaskClient, offered: Any) -> None:
+    nested = {name: value for name, value in FUNCTION.items() if name != "type"}
+    chat_form = {"type": "function", "function": nested}
+    assert offered(tools=[chat_form]) == offered(tools=[FUNCTION])
+    assert get_response(client, RESPONSES, tools=[chat_form])["tools"] == [FUNCTION]
+
+
 def test_a_custom_tool_is_a_function_with_one_text(offered: Any) -> None:
     (tool,) = offered(tools=[CUSTOM])
     assert (tool.name, tool.description, tool.parameters) == ("patch", "Edits files.", TEXT_INPUT)
