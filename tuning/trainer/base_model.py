@@ -3,7 +3,7 @@
 Knows transformers' causal models; not what is trained. Its weights are those that the server computes with.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -27,6 +27,7 @@ from inference.model.weights.mapped_model import mapped_file, mapped_format
 from inference.native.build import NativeUnavailable
 from settings.groups import ModelSettings
 from tuning.trainer.fused_norms import fuse_norms
+from tuning.trainer.lora import recording_calls
 
 PROBE_IDS = (1, 5, 2, 7, 3, 6, 4, 8)  # arbitrary token ids for which both ways to the logits are compared
 ATTENTION_DROPOUT = "attention_dropout"  # the attribute of attention modules in transformers
@@ -44,6 +45,7 @@ class BaseModel:
     causal    the model with its output layer; LoRA layers may be inserted into it
     backbone  its submodel, which computes the hidden states
     context   most tokens of a sequence
+    called_paths  of the linear layers that compute texts
     """
 
     causal: Any
@@ -51,6 +53,7 @@ class BaseModel:
     tokenizer: Any
     vocab_size: int
     context: int
+    called_paths: Collection[str] | None = None
 
     @property
     def device(self) -> torch.device:
@@ -180,10 +183,11 @@ def disable_dropout(model: nn.Module) -> None:
 
 def split_model(causal: Any, tokenizer: Any, vocab_size: int, context: int) -> BaseModel:
     """Find the backbone of a model. Raises Unavailable if none and the output layer give its logits."""
-    for backbone in (causal.base_model, causal.get_decoder()):
-        base = BaseModel(causal, backbone, tokenizer, vocab_size, context)
-        if backbone is not causal and is_right_split(base):
-            return base
+    with recording_calls(causal) as called_paths:
+        for backbone in (causal.base_model, causal.get_decoder()):
+            base = BaseModel(causal, backbone, tokenizer, vocab_size, context, called_paths)
+            if backbone is not causal and is_right_split(base):
+                return base
     kind = causal.config.model_type
     raise Unavailable(f"{kind} cannot be fine-tuned here: backbone and output layer do not give its logits")
 

@@ -5,7 +5,8 @@ Knows peft, and which layers of a model an adapter may change; nothing of losses
 
 import re
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,11 @@ from tuning.trainer.lora_linear import LoraLinear
 from tuning.types import JobSpec
 
 LINEAR = (nn.Linear, Conv1D)
+# Layers whose weights are read without a call of the layer, by their names (peft, tuners/tuners_utils.py,
+# _check_lora_target_modules_mamba).
+UNCALLED_TYPES = frozenset(("mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"))
+UNCALLED_NAMES = frozenset(("out_proj",))
+NUMBER, ANY_NUMBER = re.compile(r"(?<=\.)\d+(?=\.)"), "<n>"  # in the path of a module
 ATTENTION = re.compile(r"(?i)(attn|attention)[^.]*\.")  # in the path of a layer's module
 
 
@@ -63,16 +69,18 @@ def lora_options(spec: JobSpec) -> LoraOptions:
 
 @dataclass(frozen=True, slots=True)
 class LinearNames:
-    """The last names of a model's linear layers.
+    """The last names of a model's linear layers that can have an adapter.
 
     layers     in its layers, in order
     output     its output layer
     attention  those of `layers` that are in a module of attention
+    uncalled   a pattern of the paths that have one of `layers`, and that no text passes; empty: none
     """
 
     layers: tuple[str, ...]
     output: tuple[str, ...]
     attention: tuple[str, ...] = ()
+    uncalled: str = ""
 
 
 class PeftAdapters:
@@ -81,9 +89,9 @@ class PeftAdapters:
     linear_names  as they were before the first adapter was inserted
     """
 
-    def __init__(self, causal: Any) -> None:
+    def __init__(self, causal: Any, called_paths: Collection[str] | None = None) -> None:
         self.causal = causal
-        self.linear_names = find_linear_names(causal)
+        self.linear_names = find_linear_names(causal, called_paths)
         self.peft_model: PeftModel | None = None
         self._active = ""
 
@@ -93,6 +101,7 @@ class PeftAdapters:
             r=options.rank,
             lora_alpha=options.alpha,  # type: ignore[arg-type]  # peft computes with floats, too
             target_modules=list(target_names(self.linear_names, options)),
+            exclude_modules=self.linear_names.uncalled or None,
             lora_dropout=0.0,
             use_dora=options.use_dora,
             use_rslora=options.use_rslora,
@@ -183,13 +192,27 @@ def read_config(folder: Path) -> LoraConfig:
     return LoraConfig.from_pretrained(str(folder))
 
 
-def find_linear_names(causal: Any) -> LinearNames:
-    head = causal.get_output_embeddings()
-    linear = [(name, module) for name, module in causal.named_modules() if isinstance(module, LINEAR)]
+def find_linear_names(causal: Any, called_paths: Collection[str] | None = None) -> LinearNames:
+    """called_paths: of the layers that compute texts, see recording_calls; None: all do.
+
+    peft finds layers by their last names: one that other modules have too, such as a number, is left out.
+    """
+    head, modules = causal.get_output_embeddings(), list(causal.named_modules())
+    left_out = set(unique_names(path for path, module in modules if not isinstance(module, LINEAR)))
+    if causal.config.model_type in UNCALLED_TYPES:
+        left_out |= UNCALLED_NAMES
+    named = [item for item in modules if isinstance(item[1], LINEAR) and last_name(item[0]) not in left_out]
+    layers = [path for path, module in named if module is not head]
+    called = [path for path in layers if called_paths is None or any_layer(path) in called_paths]
+    names = unique_names(called)
+    uncalled = {any_layer(path) for path in layers if last_name(path) in names}.difference(
+        map(any_layer, called)
+    )
     return LinearNames(
-        unique_names(name for name, module in linear if module is not head),
-        unique_names(name for name, module in linear if module is head),
-        unique_names(name for name, module in linear if ATTENTION.search(name)),
+        names,
+        unique_names(path for path, module in named if module is head),
+        unique_names(path for path in called if ATTENTION.search(path)),
+        "|".join(re.escape(path).replace(ANY_NUMBER, r"\d+") for path in sorted(uncalled)),
     )
 
 
@@ -221,9 +244,37 @@ def is_mlp(name: str, linear_names: LinearNames) -> bool:
     return name not in ROUTERS and name not in linear_names.attention
 
 
+@contextmanager
+def recording_calls(causal: Any) -> Iterator[set[str]]:
+    """Within the block, the paths of the linear layers that are called are added to the set.
+
+    A path stands for those of all layers and experts: a text does not pass each expert.
+    """
+    called_paths = set[str]()
+    hooks = [
+        module.register_forward_pre_hook(lambda *_, path=any_layer(path): called_paths.add(path))
+        for path, module in causal.named_modules()
+        if isinstance(module, LINEAR)
+    ]
+    try:
+        yield called_paths
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def any_layer(path: str) -> str:
+    """The path with a sign in place of each number."""
+    return NUMBER.sub(ANY_NUMBER, path)
+
+
+def last_name(path: str) -> str:
+    return path.rpartition(".")[2]
+
+
 def unique_names(paths: Iterable[str]) -> tuple[str, ...]:
     """The last components of the paths, each once."""
-    return tuple(dict.fromkeys(path.rpartition(".")[2] for path in paths))
+    return tuple(dict.fromkeys(map(last_name, paths)))
 
 
 def as_json(value: Any) -> Any:

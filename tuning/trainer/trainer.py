@@ -72,7 +72,7 @@ class Trainer:
             check_packing(base)
         self.base, self.layout, self.checkpointing = base, layout, checkpointing
         self.scores_masked = scores_masked
-        self.adapters = PeftAdapters(base.causal)
+        self.adapters = PeftAdapters(base.causal, base.called_paths)
         self.runs: dict[str, TrainingRun] = {}
         self._num_created = 0
 

@@ -2,12 +2,13 @@
 
 import pytest
 import torch
+from transformers import AutoModelForCausalLM, CTRLConfig
 
 from inference.errors import BadRequest
 from tests.tiny_models.families import CONTEXT, VOCAB, tiny
 from tests.tuning.trainer.conftest import job_spec, make_data
 from tuning.trainer.base_model import BaseModel, disable_dropout, split_model
-from tuning.trainer.lora import LoraOptions
+from tuning.trainer.lora import LoraOptions, find_linear_names
 from tuning.trainer.memory.memory_plan import plan_memory
 from tuning.trainer.micro_batches import Layout
 from tuning.trainer.optimizers import AdamParams
@@ -62,10 +63,31 @@ def test_a_family_has_a_memory_plan(name: str) -> None:
     assert few.weights > 0 < few.step < many.step
 
 
-def test_a_layer_that_cannot_have_an_adapter_is_refused() -> None:
-    words = "must name layers that can have an adapter, among in_proj, x_proj, dt_proj, out_proj: "
-    with pytest.raises(BadRequest, match=f"lora_target_modules {words}.*'out_proj' is incompatible"):
-        Trainer(base_of("mamba")).create_run("a", LoraOptions())
+@pytest.mark.parametrize(
+    ("name", "layers"),
+    [
+        # The weights of out_proj and dt_proj are read without a call of the layers.
+        ("mamba", ("in_proj", "x_proj")),
+        ("jamba", ("in_proj", "x_proj", "out_proj", "q_proj", "k_proj", "v_proj", "o_proj")),
+        # An image passes fc1 and fc2, a text does not.
+        ("gemma3", ("k_proj", "v_proj", "q_proj", "o_proj", "gate_proj", "up_proj", "down_proj")),
+    ],
+)
+def test_the_layers_that_texts_pass_get_an_adapter(name: str, layers: tuple[str, ...]) -> None:
+    trainer = Trainer(base_of(name))
+    chosen = trainer.adapters.new_config(LoraOptions()).target_modules
+    assert set(layers) <= set(chosen) and not {"out_proj", "dt_proj", "fc1"} - set(layers) & set(chosen)
+    trainer.create_run("a", LoraOptions(rank=4))
+    with pytest.raises(BadRequest, match="lora_target_modules must be among .*, got 'fc1'"):
+        trainer.create_run("b", LoraOptions(target_modules=("fc1",)))
+
+
+def test_a_name_that_other_modules_have_is_no_layers_name() -> None:
+    """CTRL's MLPs are called 0 and 2, as its first and third layers are."""
+    model = AutoModelForCausalLM.from_config(
+        CTRLConfig(vocab_size=97, n_positions=64, n_embd=32, dff=64, n_layer=3, n_head=4)
+    )
+    assert find_linear_names(model).layers == ("Wq", "Wk", "Wv", "dense")
 
 
 def test_adapters_of_a_bfloat16_base_are_float32() -> None:
