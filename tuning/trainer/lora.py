@@ -8,6 +8,7 @@ import warnings
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -251,8 +252,12 @@ def recording_calls(causal: Any) -> Iterator[set[str]]:
     A path stands for those of all layers and experts: a text does not pass each expert.
     """
     called_paths = set[str]()
+
+    def record(path: str, *_: Any) -> None:
+        called_paths.add(any_layer(path))
+
     hooks = [
-        module.register_forward_pre_hook(lambda *_, path=any_layer(path): called_paths.add(path))
+        module.register_forward_pre_hook(partial(record, path))
         for path, module in causal.named_modules()
         if isinstance(module, LINEAR)
     ]

@@ -78,7 +78,7 @@ def test_the_layers_that_texts_pass_get_an_adapter(name: str, layers: tuple[str,
     chosen = trainer.adapters.new_config(LoraOptions()).target_modules
     assert set(layers) <= set(chosen) and not {"out_proj", "dt_proj", "fc1"} - set(layers) & set(chosen)
     trainer.create_run("a", LoraOptions(rank=4))
-    with pytest.raises(BadRequest, match="lora_target_modules must be among .*, got 'fc1'"):
+    with pytest.raises(BadRequest, match=r"lora_target_modules must be among .*, got 'fc1'"):
         trainer.create_run("b", LoraOptions(target_modules=("fc1",)))
 
 
