@@ -25,6 +25,7 @@ from inference.errors import (
     TooLarge,
     Unavailable,
 )
+from inference.process.full_disk import is_disk_full
 from inference.process.memory.memory_shortage import is_memory_shortage
 from inference.process.rust_panic import raises_panics
 
@@ -92,6 +93,15 @@ class BodyNotStored(ServerError):
 
     def __init__(self) -> None:
         super().__init__("the server cannot store the body: its temporary folder is full or not writable")
+
+
+class DiskFull(ServerError):
+    """The system refuses the room on the disk that a request needs."""
+
+    status: ClassVar[int] = 507
+
+    def __init__(self) -> None:
+        super().__init__("the server's disk is full: free some of it, and send the request again")
 
 
 class Draining(Unavailable):
@@ -218,4 +228,6 @@ def _render_unexpected(overloaded: Callable[[], Overloaded], error: Exception) -
     )
     if is_memory_shortage(error):
         server_error = OutOfMemory(overloaded().retry_after)
+    elif is_disk_full(error):
+        server_error = DiskFull()
     return current_app.make_response(current_app.handle_user_exception(server_error))

@@ -1,5 +1,7 @@
 """Errors that Flask raises, and panics of a library, are rendered in the route's own format."""
 
+import errno
+import os
 from typing import Any
 
 import pytest
@@ -80,6 +82,14 @@ def test_a_request_without_memory_may_try_again_when_an_answer_has_ended(path: s
     assert "too little memory for this request" in str(response.json["error"])
     running.close()
     assert client.post(path, json=BODIES[path]).status_code == 200
+
+
+def test_a_request_that_finds_the_disk_full_says_so() -> None:
+    backend = TightBackend()
+    backend.error = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+    client = create_app(make_models(backend), ServerSettings()).test_client()
+    response = client.post("/v1/chat/completions", json=CHAT)
+    assert response.status_code == 507 and "disk is full: free some" in response.json["error"]["message"]
 
 
 def test_a_panic_during_neodims_request_is_a_neodim_error() -> None:

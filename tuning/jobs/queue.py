@@ -15,10 +15,10 @@ from typing import Any
 from inference.database import StoreFailed
 from inference.drain_rate import overloaded
 from inference.errors import BadRequest, Unavailable, named_error
+from inference.process.full_disk import is_disk_full
 from inference.process.memory.memory_shortage import is_memory_shortage
 from inference.process.repeated_work import RepeatedWork, WorkRun
 from tuning.commands import SHUTTING_DOWN, Commands
-from tuning.full_disk import is_disk_full
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.run import JobRun
 from tuning.jobs.training import end_training, fail_job, follow_training, log_progress, start_training

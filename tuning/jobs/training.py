@@ -10,8 +10,8 @@ from typing import Any
 from inference.errors import ServerError
 from inference.finding import format_each
 from inference.process.child_program import KILLED, TERMINATED, describe_exit
+from inference.process.full_disk import is_disk_full, names_full_disk
 from inference.process.memory.memory_shortage import names_memory_shortage
-from tuning.full_disk import is_disk_full, names_full_disk
 from tuning.jobs.process import ChildProcess
 from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
@@ -139,7 +139,7 @@ def end_training(workspace: Workspace, run: JobRun, exit_code: int) -> None:
     elif run.stop_reason == "pause":
         workspace.change_job(run.job_id, "Fine-tuning job paused", status="paused")
     elif kind == "failed":
-        error = JobError(code=outcome["code"], message=outcome["message"], param=outcome.get("param"))
+        error = JobError(code=outcome["code"], message=outcome["message"], param=outcome.get("param") or None)
         fail_job(workspace, run.job_id, error)
     elif exit_code == TERMINATED or (kind == "paused" and exit_code == 0):
         message = "The trainer was told to end: the job is queued again"

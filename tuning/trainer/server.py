@@ -22,8 +22,8 @@ from inference.model.load.meta_model import build_on_meta
 from inference.model.quantization.schemes import NONE
 from inference.model.weights.mapped_model import mapped_file
 from inference.process.child_program import receive_connection
+from inference.process.full_disk import is_disk_full
 from inference.process.memory.memory_shortage import is_memory_shortage
-from tuning.full_disk import DISK_FULL, is_disk_full
 from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.durable_files import replace_folder
 from tuning.trainer.lora import LoraOptions, find_linear_names, kinds_to_names
@@ -49,7 +49,7 @@ BASE_FILE = "base.json"
 RUN_FACTOR = 4  # a trained weight, its gradient, which is kept over requests, and two moments
 LORA_ALPHA = 32.0  # whatever the rank is
 OUT_OF_MEMORY = "the trainer ran out of memory: send fewer or shorter data at a time"
-NO_DISK = f"{DISK_FULL}: free some of it, and send the request again"
+NO_DISK = "the disk of TUNING_DIR is full: free some of it, and send the request again"
 NOT_FINITE = (
     "is not finite: the gradients are dropped, the weights are as they were; use a lower learning rate"
 )

@@ -4,17 +4,17 @@ Knows the errors of this server.
 """
 
 from inference.errors import BadRequest, ServerError, named_error
+from inference.process.full_disk import is_disk_full
 from inference.process.memory.memory_shortage import is_memory_shortage
 from tuning.data.examples import InvalidDataset
-from tuning.full_disk import DISK_FULL, is_disk_full
 
 OUT_OF_MEMORY = (
     "the training ran out of memory: a smaller batch_size, a shorter max_length, activation checkpointing or "
     "quantize_base need less"
 )
 NO_DISK = (
-    f"{DISK_FULL}: free some of it, and create the job again; name its last checkpoint as the model to go on "
-    "from that"
+    "the disk of TUNING_DIR is full: free some of it, and create the job again; name its last checkpoint as "
+    "the model to go on from that"
 )
 NOT_FINITE = (
     "the loss or its gradients were not finite in {count} steps running: use a lower learning rate; "

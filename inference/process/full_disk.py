@@ -5,7 +5,6 @@ import os
 
 FULL_ERRNOS = (errno.ENOSPC, errno.EDQUOT)
 FULL_TEXTS = tuple(os.strerror(number) for number in FULL_ERRNOS)
-DISK_FULL = "the disk of TUNING_DIR is full"
 
 
 def is_disk_full(error: BaseException) -> bool:
