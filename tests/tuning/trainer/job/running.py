@@ -9,10 +9,11 @@ from typing import Any
 from settings.groups import ModelSettings
 from tests.tuning.trainer.conftest import VOCAB
 from tuning.data.examples import Dataset, Example, PreferencePair, RatedExample
-from tuning.trainer.base_model import load_base
+from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.job.job import TrainingJob
 from tuning.trainer.job.progress import PROGRESS_FILE, ProgressLog
 from tuning.trainer.job.training_data import training_data
+from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.trainer import Trainer
 from tuning.types import JobSpec, Method
 
@@ -50,14 +51,29 @@ def run_job(
     seed: int = 0,
 ) -> list[Line]:
     """Run or resume the job in `folder` with a newly loaded model; returns the lines that it wrote."""
+    base = load_base(model_folder, ModelSettings(dtype="float32", device="cpu"))
+    return run_loaded(folder, base, spec, dataset(spec.method, seed=seed), validation, is_stopped)
+
+
+def run_loaded(
+    folder: Path,
+    base: BaseModel,
+    spec: JobSpec,
+    rows: Dataset,
+    validation: Dataset | None = None,
+    is_stopped: Callable[[], bool] = lambda: False,
+) -> list[Line]:
+    """As run_job, with a model that is loaded."""
     folder.mkdir(exist_ok=True)
     path = folder / PROGRESS_FILE
     num_lines = len(path.read_text().splitlines()) if path.exists() else 0
-    base = load_base(model_folder, ModelSettings(dtype="float32", device="cpu"))
-    data = training_data(dataset(spec.method, seed=seed), spec.method, spec.hyperparameters)
-    valid = training_data(validation, spec.method, spec.hyperparameters) if validation else None
+    values = spec.hyperparameters
+    data = training_data(rows, spec.method, values)
+    valid = training_data(validation, spec.method, values) if validation else None
+    layout = make_layout(values, data.group_size)
+    trainer = Trainer(base, layout=layout, checkpointing=values.activation_checkpointing)
     try:
-        TrainingJob(folder, spec, Trainer(base), data, valid, ProgressLog(folder), is_stopped).run()
+        TrainingJob(folder, spec, trainer, data, valid, ProgressLog(folder), is_stopped).run()
     finally:
         lines = path.read_text().splitlines()[num_lines:]
     return [json.loads(line) for line in lines]
