@@ -1,4 +1,4 @@
-"""What is done once in a while: idle runs are parked, and what nobody needs any more is removed.
+"""What is done once in a while: idle runs are parked, an idle trainer ends, and what nobody needs is removed.
 
 Belongs to the thread of the executor.
 """
@@ -18,6 +18,7 @@ from tuning.runs.store import RUN_CHECKPOINTS, RUN_INFOS, SAMPLERS, SESSIONS, la
 from tuning.runs.types import ClientSession, RunInfo, SamplingSession
 
 SILENT_S = 300.0  # without a sign of life from its session, a run is parked
+IDLE_TRAINER_S = 300.0  # without a run in its memory, the trainer ends: it has the base model
 PARKED_S = 7 * 24 * 3600  # without a request, its state is removed from the disk; its checkpoints stay
 FINISHED_S = 3600  # the same for a run whose session is finished: requests that were sent before may follow
 UNUSED_SNAPSHOT_S = 24 * 3600.0
@@ -49,6 +50,7 @@ class CleanUp:
     def run(self) -> Collection[str]:
         """Returns the ids of the sessions that were removed."""
         self._residents.park_where(lambda run_id: self._sessions.silent_s(session_of(run_id)) > SILENT_S)
+        self._residents.end_idle_trainer(IDLE_TRAINER_S)
         self._checkpoints.delete_expired()
         for sampler in self._database.run(latest, SAMPLERS):
             if self._sessions.unused_s(sampler.id) > UNUSED_SNAPSHOT_S:

@@ -4,6 +4,7 @@ Starts the trainer with the first run. Belongs to the thread of the executor.
 """
 
 import logging
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -79,6 +80,7 @@ class ResidentRuns:
         self._folder, self._database, self._max_runs = folder, database, max_runs
         self._start_trainer = start_trainer
         self._trainer: RunTrainer | None = None
+        self._last_call = 0.0  # time.monotonic() of it
         self._residents: OrderedDict[str, ResidentRun] = OrderedDict()  # the least used first
 
     def call(self, run: RunInfo, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage:
@@ -157,9 +159,18 @@ class ResidentRuns:
     def close(self) -> None:
         """Park all runs, and end the trainer. One that cannot be parked is lost."""
         self.park_where(lambda run_id: True)
+        self._end_trainer()
+
+    def end_idle_trainer(self, idle_s: float) -> None:
+        """End the trainer if it has had no run and no call for so long: the next call starts another one."""
+        if not self._residents and time.monotonic() > self._last_call + idle_s:
+            self._end_trainer()
+
+    def _end_trainer(self) -> None:
         if self._trainer is not None:
             self._trainer.close()
             self._trainer = None
+            log.info("trainer status=ended")
 
     def interrupt(self) -> None:
         """Have a pass in progress raise Interrupted soon. From any thread."""
@@ -199,6 +210,7 @@ class ResidentRuns:
     def _call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage:
         if self._trainer is None:
             self._trainer = self._start_trainer()
+        self._last_call = time.monotonic()
         try:
             return self._trainer.call(verb, arrays, **fields)
         except TrainerDied:

@@ -79,7 +79,7 @@ class InlineTrainer:
         self._server = TrainerServer(base)
         self.resident_bytes = 0
         self.dies_at = ""
-        self.is_waiting = self.is_computing = False
+        self.is_waiting = self.is_computing = self.is_closed = False
 
     def call(self, verb: str, arrays: Arrays | None = None, **fields: Any) -> TrainerMessage:
         if verb == self.dies_at:
@@ -108,7 +108,7 @@ class InlineTrainer:
         raise AssertionError("it takes too long")
 
     def close(self) -> None:
-        pass
+        self.is_closed = True
 
 
 class RunServers:

@@ -10,6 +10,7 @@ from inference.database import Database
 from inference.errors import NotFound
 from inference.lora.file_names import ADAPTER_CONFIG
 from tests.tuning.runs.conftest import RunClient, RunServers
+from tests.tuning.runs.passes import PASS, loss
 from tests.tuning.scripted_service import RecordingAdapters
 from tuning.jobs.fine_tuned_models import FineTunedModels
 from tuning.runs import clean_up
@@ -164,6 +165,20 @@ def test_a_finished_session_leaves_no_state_of_its_runs(store: Store, is_finishe
     run = store.add_run("ended", now - FINISHED_S - 1)
     store.clean_up()
     assert (store.folder / run.folder / STATE_FOLDER).exists() is not is_finished
+
+
+def test_a_trainer_without_runs_ends_and_is_started_again(
+    servers: RunServers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = RunClient(servers.open())
+    run_id = client.create_run()
+    monkeypatch.setattr(clean_up, "IDLE_TRAINER_S", -1.0)
+    client.runs._clean_up.run()
+    assert not servers.trainers[0].is_closed, "it has a run"
+    monkeypatch.setattr(clean_up, "SILENT_S", -1.0)
+    client.runs._clean_up.run()
+    assert servers.trainers[0].is_closed
+    assert loss(client.call(run_id, PASS)) > 0 and len(servers.trainers) == 2
 
 
 def test_a_removed_run_has_no_queue(servers: RunServers, monkeypatch: pytest.MonkeyPatch) -> None:
