@@ -46,9 +46,11 @@ ALWAYS void block_of_floats(const Block *block, const int kind, const int rows, 
     EACH(r, rows) EACH(p, panels) store(block, r, p, sums[r][p]);
 }
 
-/* A function for each number of rows: as a compile-time constant, it lets the sums stay in registers. */
+/* A function for each number of rows: as a compile-time constant, it lets the sums stay in registers. Functions for
+ * one panel are empty where the wide ones have one panel, too, and are called. */
 #define BLOCK(kind, of, dtype, most, rows) \
-    static void kind##_##rows(const Block *block) { if (rows <= most##_ROWS) of(block, dtype, rows, 1); } \
+    static void kind##_##rows(const Block *block) \
+    { if (rows <= most##_ROWS && most##_PANELS > 1) of(block, dtype, rows, 1); } \
     static void kind##_##rows##_wide(const Block *block) \
     { if (rows <= most##_ROWS) of(block, dtype, rows, most##_PANELS); }
 #define BLOCKS(kind, of, dtype, most) \
