@@ -11,13 +11,14 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests import brief_benchmarks, compiled_routes, hypothesis_constants
+from tests import brief_benchmarks, compiled_routes, hypothesis_constants, static_files_once
 from tests.fakes.fake_backend import FakeBackend, make_models
 from tests.tuning.scripted_service import RecordingAdapters, make_service
 from tuning.service import TuningService
 
 brief_benchmarks.shorten()
 compiled_routes.remember()
+static_files_once.remember()
 hypothesis_constants.ignore_modules()
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read once, when any test imports Triton
