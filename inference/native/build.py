@@ -36,9 +36,7 @@ FLAGS = (
     "-Wno-psabi",
 )
 FLAGS_OF_SOURCES = {
-    "gguf_quantize": (
-        "-ffp-contract=off",
-    ),  # llama.cpp's bits: its build rounds each product before it is added
+    "gguf_quantize": ("-ffp-contract=off",),  # llama.cpp's bits: each product is rounded before it is added
     "multiply_plain": ("-O2",),  # compiled in 4 instead of 15 s, and no slower
 }
 # How the compiler of a system is told to use OpenMP, and torch's OpenMP library. Apple's needs a prefix.
