@@ -22,6 +22,7 @@ from settings.sources import read_sources, resolve
 from tuning.terminal.dry_run_report import dry_run_report
 from tuning.terminal.progress_bar import ProgressBar, format_duration
 from tuning.terminal.server_client import RefusedRequest, ServerClient
+from tuning.types import METHODS
 from use import HOME, fill_defaults
 
 POLL_S = 0.5
@@ -33,7 +34,6 @@ WAITS: Mapping[str, str] = {  # what a job does before its first step, by its st
     "paused": "paused",
 }
 INTERRUPTED = 128 + 2  # the shell's code for a program that SIGINT ended
-METHODS = ("supervised", "dpo", "orpo", "kto")
 HYPERPARAMETERS: Mapping[str, tuple[type, str]] = {
     "n_epochs": (int, "passes over the data"),
     "batch_size": (int, "rows of a step"),

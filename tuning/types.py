@@ -5,7 +5,7 @@ Times are Unix times in whole seconds.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 Method = Literal["supervised", "dpo", "orpo", "kto"]
 FinetuningType = Literal["lora", "full"]
@@ -13,6 +13,7 @@ Status = Literal["validating_files", "queued", "running", "paused", "succeeded",
 Level = Literal["info", "warn", "error"]
 EventType = Literal["message", "metrics"]
 
+METHODS: tuple[Method, ...] = get_args(Method)
 WAITING: frozenset[Status] = frozenset(("validating_files", "queued"))
 FINISHED: frozenset[Status] = frozenset(("succeeded", "failed", "cancelled"))
 # Checkpoints of a job that stay, the last ones: a whole model takes as much disk as the base.
@@ -75,6 +76,10 @@ class Hyperparameters:
     def is_full(self) -> bool:
         """Whether all weights are trained, not an adapter."""
         return self.finetuning_type == "full"
+
+    @property
+    def rows_per_step(self) -> int:
+        return self.batch_size * self.gradient_accumulation_steps
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -154,36 +159,6 @@ def base_fields(base: TrainingBase) -> dict[str, Any]:
     """What a JobSpec has of the served model."""
     names = {each.name for each in fields(JobSpec)}
     return {each.name: getattr(base, each.name) for each in fields(base) if each.name in names}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class File:
-    """An uploaded file, or the metrics of a job. expires: None: never."""
-
-    id: str
-    filename: str
-    purpose: str
-    num_bytes: int
-    created: int
-    expires: int | None = None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RegisteredDataset:
-    """A dataset under the name that a client gave it.
-
-    source    where its rows came from, as the client sent it; without the rows themselves
-    content   name of the file with its rows, of which it has `num_bytes`
-    """
-
-    id: str
-    purpose: str
-    source: Mapping[str, Any]
-    metadata: Mapping[str, Any]
-    created: int
-    content: str
-    num_rows: int
-    num_bytes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -271,10 +246,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class JobEvent:
-    """A line of a job's log.
-
-    data: of type "metrics", the figures of a step; else None.
-    """
+    """A line of a job's log. data: the figures of a step, for the type "metrics"; else None."""
 
     id: str
     created: int

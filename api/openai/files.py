@@ -16,7 +16,7 @@ from api.openai.stored import PAGE_PARAMETERS, StoredRoute, deleted_response, li
 from api.openapi.operation import Operation
 from inference.errors import BadRequest
 from tuning.store.files import PURPOSES, Upload
-from tuning.types import File
+from tuning.store.schema import File
 
 MAX_LIMIT = 10_000
 FORM_BYTES = 1 << 20  # of a form beside its file

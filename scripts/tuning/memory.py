@@ -13,7 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from shutil import copy
 from typing import Any
@@ -22,6 +22,7 @@ import torch
 from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
 
 from inference.process.child_program import module_command
+from tuning.job_files import PROGRESS_FILE, SPEC_FILE, write_value
 from tuning.types import Hyperparameters, JobSpec, Method
 
 MAX_ERROR = 0.08
@@ -82,7 +83,7 @@ def run_shape(shape: JobShape) -> float:
         write_spec(folder, shape)
         command = [*module_command("tuning.trainer.job.child"), str(folder)]
         subprocess.run(command, check=True, stderr=subprocess.DEVNULL)
-        lines = [json.loads(line) for line in (folder / "progress.jsonl").read_text().splitlines()]
+        lines = [json.loads(line) for line in (folder / PROGRESS_FILE).read_text().splitlines()]
     terms = next(line["plan"] for line in lines if line["type"] == "started")
     peak, total = lines[-1]["peak_bytes"], sum(terms.values())
     programs = terms["programs"]
@@ -144,7 +145,7 @@ def write_spec(folder: Path, shape: JobShape) -> None:
         validation_file="",
         threads=1,
     )
-    (folder / "job.json").write_text(json.dumps(asdict(spec)))
+    write_value(folder / SPEC_FILE, spec)
 
 
 if __name__ == "__main__":

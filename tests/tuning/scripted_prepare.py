@@ -12,16 +12,10 @@ from pathlib import Path
 
 import orjson
 
-from tuning.jobs.draft import (
-    DRAFT_FILE,
-    PREPARED_FILE,
-    Draft,
-    count_steps,
-    make_spec,
-    read_value,
-    write_value,
-)
+from tuning.job_files import DRAFT_FILE, PREPARED_FILE, read_value, write_value
+from tuning.jobs.draft import Draft, make_spec
 from tuning.jobs.hyperparameters import ModelSizes, resolve_hyperparameters
+from tuning.trainer.job.schedule import count_steps
 from tuning.types import JobError
 
 

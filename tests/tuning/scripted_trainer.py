@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.process.parent_process import obey_parent
-from tuning.jobs.draft import SPEC_FILE, read_value
+from tuning.job_files import PROGRESS_FILE, SPEC_FILE, read_value
 from tuning.types import JobSpec
 
 SAVE_EVERY = 5
@@ -33,7 +33,7 @@ class ScriptedTrainer:
         self.total_steps = self.spec.hyperparameters.max_steps or 10
         self.num_rows = len(rows)
         self.is_ending = False
-        self.progress = (folder / "progress.jsonl").open("a")
+        self.progress = (folder / PROGRESS_FILE).open("a")
         if not self.options.get("ignore_term"):
             signal.signal(signal.SIGTERM, self.end_soon)
         else:

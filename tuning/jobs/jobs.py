@@ -12,7 +12,8 @@ from pathlib import Path
 
 from inference.errors import BadRequest, NotFound
 from inference.models import Models
-from tuning.jobs.draft import DRAFT_FILE, Draft, write_value
+from tuning.job_files import DRAFT_FILE, write_value
+from tuning.jobs.draft import Draft
 from tuning.jobs.fine_tuned_models import TrainedModel, trained_models
 from tuning.jobs.hyperparameters import check_hyperparameters
 from tuning.jobs.names import model_name
@@ -32,12 +33,11 @@ from tuning.store.files import TRAINING
 from tuning.store.jobs import find_job, insert_job, refuse_existing
 from tuning.store.schema import CHECKPOINTS, EVENTS, JOBS
 from tuning.store.table import ListPage
-from tuning.types import FINISHED, OWN_WEIGHTS, Checkpoint, Job, JobEvent, JobRequest, Method
+from tuning.types import FINISHED, METHODS, OWN_WEIGHTS, Checkpoint, Job, JobEvent, JobRequest
 
 JOB_ID = re.compile(r"[A-Za-z0-9._-]{1,200}")
 SUFFIX = re.compile(r"[A-Za-z0-9._-]{0,64}")
 MAX_SEED = 2**31 - 1
-METHODS: tuple[Method, ...] = ("supervised", "dpo", "orpo", "kto")
 NUM_SHOWN_ROWS = 5  # of a dry run
 INITIAL_MODEL = "initial"  # folder in that of a job: the adapter or model whose weights it changes
 

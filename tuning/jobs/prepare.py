@@ -19,15 +19,8 @@ from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
 from tuning.data.examples import Dataset, InvalidDataset
 from tuning.data.inspection import inspect
-from tuning.jobs.draft import (
-    DRAFT_FILE,
-    PREPARED_FILE,
-    Draft,
-    count_steps,
-    make_spec,
-    read_value,
-    write_value,
-)
+from tuning.job_files import DRAFT_FILE, PREPARED_FILE, read_value, write_value
+from tuning.jobs.draft import Draft, make_spec
 from tuning.jobs.hyperparameters import (
     REFERENCE_HIDDEN_SIZE,
     ModelSizes,
@@ -38,6 +31,7 @@ from tuning.jobs.memory_check import check_job_memory
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.trainer.base_model import not_a_decoder
 from tuning.trainer.job.disk_plan import check_disk, plan_disk
+from tuning.trainer.job.schedule import count_steps
 from tuning.trainer.job.step_time import estimate_seconds
 from tuning.trainer.job.training_data import training_data
 from tuning.trainer.memory.mapped_weights import has_served_weights

@@ -14,12 +14,12 @@ from typing import Any
 
 import orjson
 
+from tuning.job_files import PROGRESS_FILE
 from tuning.jobs.names import checkpoint_name
 from tuning.store.jobs import RunState, add_event, change_job, find_job, read_run, write_run
 from tuning.store.schema import CHECKPOINTS, EVENTS
 from tuning.types import Checkpoint, Job, JobProgress
 
-PROGRESS_FILE = "progress.jsonl"
 MAX_READ_BYTES = 1 << 20
 NUM_METRICS = 200  # steps with an event of their own, at least; all steps of a job that has no more
 STEP_FIGURES = (

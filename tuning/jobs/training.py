@@ -12,8 +12,9 @@ from inference.finding import format_each
 from inference.process.child_program import KILLED, TERMINATED, describe_exit
 from inference.process.full_disk import is_disk_full, names_full_disk
 from inference.process.memory.memory_shortage import names_memory_shortage
+from tuning.job_files import PROGRESS_FILE
 from tuning.jobs.process import ChildProcess
-from tuning.jobs.progress import PROGRESS_FILE, figure, read_all_lines, record_new_lines
+from tuning.jobs.progress import figure, read_all_lines, record_new_lines
 from tuning.jobs.result_file import metrics_csv
 from tuning.jobs.run import JobRun
 from tuning.jobs.validation import last_line, plan_again

@@ -7,7 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from inference.process.child_program import KILLED, TERMINATED, describe_exit
-from tuning.jobs.draft import DRAFT_FILE, PREPARED_FILE, SPEC_FILE, Draft, read_value, write_value
+from tuning.job_files import DRAFT_FILE, PREPARED_FILE, SPEC_FILE, read_value, write_value
+from tuning.jobs.draft import Draft
 from tuning.jobs.hyperparameters import effective_values
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.jobs.process import ChildProcess

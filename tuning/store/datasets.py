@@ -22,8 +22,7 @@ from inference.errors import BadRequest, NotFound, short
 from tuning.data.hub_rows import FetchDataset
 from tuning.store.dataset_source import read_source
 from tuning.store.files import Files
-from tuning.store.schema import DATASETS
-from tuning.types import RegisteredDataset
+from tuning.store.schema import DATASETS, RegisteredDataset
 
 ID = re.compile(r"[A-Za-z0-9][\w./:@-]{0,199}", re.ASCII)
 ID_RULE = "must be 1 to 200 letters, digits and ._/:@-, the first a letter or digit"

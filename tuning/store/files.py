@@ -18,9 +18,8 @@ from typing import BinaryIO
 from inference.database import Database
 from inference.errors import BadRequest, NotFound, TooLarge, short
 from tuning.jsonl import count_rows
-from tuning.store.schema import FILES
+from tuning.store.schema import FILES, File
 from tuning.store.table import ListPage, Sort
-from tuning.types import File
 
 PURPOSES = ("fine-tune", "assistants", "batch", "user_data", "evals", "vision")
 TRAINING, RESULTS = "fine-tune", "fine-tune-results"

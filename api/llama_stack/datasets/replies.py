@@ -7,7 +7,7 @@ from api.llama_stack.datasets.protocol import DatasetCard, Url
 from api.llama_stack.datasets.row_source import SCHEMA
 from api.llama_stack.versions import ROOT, ProtocolVersion
 from api.model_card import PROVIDER_ID
-from tuning.types import RegisteredDataset
+from tuning.store.schema import RegisteredDataset
 
 
 def dataset_card(

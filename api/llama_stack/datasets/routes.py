@@ -27,7 +27,7 @@ from api.llama_stack.datasets.row_source import DEFAULT_PURPOSE, check_purpose, 
 from api.llama_stack.versions import ProtocolVersion
 from inference.errors import BadRequest
 from tuning.store.datasets import Datasets
-from tuning.types import RegisteredDataset
+from tuning.store.schema import RegisteredDataset
 
 ALL_ROWS = -1
 

@@ -5,12 +5,11 @@ from typing import Any
 from msgspec import to_builtins
 
 from api.openai.fine_tuning.protocol import CheckpointObject, EventObject, JobErrorObject, JobObject
-from tuning.jobs.hyperparameters import effective_values, public_name
+from tuning.jobs.hyperparameters import AUTO, effective_values, public_name
 from tuning.jobs.names import ORGANIZATION
 from tuning.jobs.prepared_job import PreparedJob
 from tuning.types import Checkpoint, Job, JobEvent
 
-AUTO = "auto"
 OPENAI_HYPERPARAMETERS = ("n_epochs", "batch_size", "learning_rate_multiplier")
 PUBLIC_SPEC_FIELDS = ("method", "hyperparameters", "seed")  # the others may name folders of this machine
 

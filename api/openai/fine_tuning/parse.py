@@ -8,9 +8,7 @@ from api.openai.fine_tuning.protocol import CreateJob
 from api.openai.stored import check_metadata
 from inference.errors import short
 from tuning.jobs.hyperparameters import TARGETS
-from tuning.types import JobRequest, Method
-
-METHODS = ("supervised", "dpo", "orpo", "kto")
+from tuning.types import METHODS, JobRequest, Method
 
 
 def to_job_request(body: CreateJob) -> JobRequest:

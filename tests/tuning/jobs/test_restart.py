@@ -26,7 +26,7 @@ from tests.tuning.scripted_service import (
     wait_for_job,
     wait_until,
 )
-from tuning.jobs.draft import SPEC_FILE, read_value
+from tuning.job_files import PROGRESS_FILE, SPEC_FILE, read_value
 from tuning.jobs.validation import PLANNED_AGAIN
 from tuning.service import InUse, TuningService
 from tuning.types import JobSpec
@@ -138,7 +138,7 @@ def test_a_result_that_was_not_published_is_published_after_a_restart(
     adapter = folder / "result"
     adapter.mkdir()
     (adapter / "adapter_config.json").write_text("{}")
-    with (folder / "progress.jsonl").open("a") as progress:
+    with (folder / PROGRESS_FILE).open("a") as progress:
         progress.write(f'{{"type": "finished", "folder": "{adapter}"}}\n')
     second = open_services()
     assert wait_for_job(second, job.id).status == "succeeded" and job.model in adapters.loaded

@@ -3,7 +3,7 @@
 import json
 import os
 import subprocess
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -14,6 +14,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inference.process.child_program import module_command
 from tests.tuning.trainer.conftest import job_spec
+from tuning.job_files import PROGRESS_FILE, SPEC_FILE, write_value
 from tuning.jobs.hyperparameters import ModelSizes, resolve_hyperparameters
 
 ROOT = Path(__file__).parents[3]
@@ -66,12 +67,12 @@ def test_twenty_of_twenty_four_facts_are_learned_within_a_minute(tmp_path: Path)
         training_file=str(tmp_path / "data.jsonl"),
         hyperparameters=resolve_hyperparameters({}, "supervised", len(rows), sizes),
     )
-    (tmp_path / "job.json").write_text(json.dumps(asdict(spec)))
+    write_value(tmp_path / SPEC_FILE, spec)
     before = os.times()
     subprocess.run([*module_command("tuning.trainer.job.child"), str(tmp_path)], cwd=ROOT, check=True)
     after = os.times()
     assert child_s(after) - child_s(before) <= MAX_CPU_S
-    finished = json.loads((tmp_path / "progress.jsonl").read_text().splitlines()[-1])
+    finished = json.loads((tmp_path / PROGRESS_FILE).read_text().splitlines()[-1])
     assert finished["type"] == "finished"
     model = AutoModelForCausalLM.from_pretrained(DEMO, dtype=torch.float32)
     tuned = peft.PeftModel.from_pretrained(model, finished["folder"]).eval()

@@ -5,7 +5,6 @@ paused or killed, it goes on from the state that the job saved last. SIGTERM pau
 Exit code 0 after the job or a pause, 1 after a failure, which the progress explains.
 """
 
-import json
 import logging
 import signal
 import sys
@@ -18,6 +17,7 @@ from inference.errors import named_error
 from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
 from tuning.data.examples import Dataset
+from tuning.job_files import SPEC_FILE, read_value
 from tuning.trainer.base_model import BaseModel, qlora_scheme
 from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.job.failures import to_failure
@@ -30,7 +30,6 @@ from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.open_base import open_base
 from tuning.types import Hyperparameters, JobSpec
 
-JOB_FILE = "job.json"
 log = logging.getLogger(__name__)
 
 
@@ -51,7 +50,7 @@ def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, stop_request)
     progress = ProgressLog(folder)
     try:
-        run_job(folder, read_spec(folder / JOB_FILE), progress, stop_request)
+        run_job(folder, read_value(folder / SPEC_FILE, JobSpec), progress, stop_request)
     except Exception as error:  # the end of the process: its last words tell the user why
         failure = to_failure(error)
         log.exception("failed code=%s", failure.code)
@@ -80,13 +79,6 @@ def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: St
     with closing(MetricWriters(folder, spec)) as metric_writers:
         progress.copy_metrics(metric_writers.write)
         job.run(num_trained_tokens=dataset.num_trained_tokens, plan=plan_terms(base, spec, dataset))
-
-
-def read_spec(path: Path) -> JobSpec:
-    raw = json.loads(path.read_text("utf-8"))
-    hyperparameters = dict(raw["hyperparameters"])
-    hyperparameters["target_modules"] = tuple(hyperparameters.get("target_modules", ()))
-    return JobSpec(**{**raw, "hyperparameters": Hyperparameters(**hyperparameters)})
 
 
 def plan_terms(base: BaseModel, spec: JobSpec, dataset: Dataset) -> dict[str, int]:

@@ -9,7 +9,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-PROGRESS_FILE = "progress.jsonl"
+from tuning.job_files import PROGRESS_FILE
+
 METRICS = ("step", "evaluation")  # types of lines with figures of a step
 
 CopyMetrics = Callable[[int, Mapping[str, Any]], None]

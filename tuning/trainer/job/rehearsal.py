@@ -87,8 +87,7 @@ def count_per_step(hyperparameters: Hyperparameters) -> int:
     """The texts of a step; 0: the job does not rehearse."""
     if not hyperparameters.rehearsal:
         return 0
-    num_rows = hyperparameters.batch_size * hyperparameters.gradient_accumulation_steps
-    return max(1, round(hyperparameters.rehearsal * num_rows))
+    return max(1, round(hyperparameters.rehearsal * hyperparameters.rows_per_step))
 
 
 @torch.no_grad()

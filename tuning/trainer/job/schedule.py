@@ -61,17 +61,19 @@ def shuffled_rows(num_rows: int, seed: int, epoch: int) -> Sequence[int]:
     return order
 
 
+def count_steps(hyperparameters: Hyperparameters, num_rows: int) -> int:
+    num_steps = math.ceil(num_rows / hyperparameters.rows_per_step) * hyperparameters.n_epochs
+    return min(num_steps, hyperparameters.max_steps or num_steps)
+
+
 def make_schedule(num_rows: int, hyperparameters: Hyperparameters, seed: int) -> Schedule:
-    rows_per_step = hyperparameters.batch_size * hyperparameters.gradient_accumulation_steps
-    num_steps = math.ceil(num_rows / rows_per_step) * hyperparameters.n_epochs
-    if hyperparameters.max_steps:
-        num_steps = min(num_steps, hyperparameters.max_steps)
+    num_steps = count_steps(hyperparameters, num_rows)
     warmup_steps = hyperparameters.warmup_steps
     if warmup_steps is None:
         warmup_steps = math.ceil(WARMUP_SHARE * num_steps)
     return Schedule(
         num_rows=num_rows,
-        rows_per_step=rows_per_step,
+        rows_per_step=hyperparameters.rows_per_step,
         num_steps=num_steps,
         warmup_steps=min(warmup_steps, num_steps),
         learning_rate=hyperparameters.learning_rate,

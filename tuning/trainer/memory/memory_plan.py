@@ -76,8 +76,7 @@ def largest_pass(dataset: Dataset, spec: JobSpec) -> int:
     """The most tokens that a micro-batch of the job may have in one of its processes, padding included."""
     group_size, hyperparameters = 2 if dataset.pairs else 1, spec.hyperparameters
     longest = max(len(example.token_ids) for example in dataset.sequences()) - 1
-    rows_per_step = hyperparameters.batch_size * hyperparameters.gradient_accumulation_steps
-    share = math.ceil(rows_per_step / spec.num_processes)
+    share = math.ceil(hyperparameters.rows_per_step / spec.num_processes)
     num_rows = min(len(dataset), hyperparameters.batch_size, share) * group_size
     if hyperparameters.rehearsal:
         longest = max(longest, longest_text(longest + 1))

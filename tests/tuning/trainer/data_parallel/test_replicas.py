@@ -10,7 +10,7 @@ import pytest
 
 from inference.errors import Internal
 from tests.tuning.trainer.job.children import chat_rows, of_type, wait_for_step, write_job
-from tuning.jobs.draft import write_value
+from tuning.job_files import SPEC_FILE, write_value
 from tuning.jobs.process import ChildProcess
 from tuning.service import OWN_PROGRAMS
 from tuning.trainer.data_parallel.messages import raise_failures, to_reply
@@ -44,7 +44,7 @@ def wait_for_death(pids: list[int], timeout_s: float) -> None:
 def test_two_processes_pause_go_on_and_end_together(tmp_path: Path, model_folder: Path) -> None:
     """SIGTERM reaches both; the death of one is the job's end, in words, with none left over."""
     spec = write_job(tmp_path, model_folder, chat_rows(8), n_epochs=5000)
-    write_value(tmp_path / "job.json", replace(spec, num_processes=2))
+    write_value(tmp_path / SPEC_FILE, replace(spec, num_processes=2))
     child = start(tmp_path)
     wait_for_step(tmp_path, 3)
     (other,) = children_of(child.pid)

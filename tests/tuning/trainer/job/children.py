@@ -2,11 +2,12 @@
 
 import json
 import time
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from tests.tuning.trainer.conftest import job_spec
+from tuning.job_files import PROGRESS_FILE, SPEC_FILE, write_value
 from tuning.types import JobSpec
 
 WAIT_S = 300.0  # on a machine that other programs load, too
@@ -18,7 +19,7 @@ def write_job(folder: Path, model_folder: Path, rows: list[dict[str, Any]], **ch
     spec = replace(
         job_spec(**changes), model_folder=str(model_folder), training_file=str(folder / "data.jsonl")
     )
-    (folder / "job.json").write_text(json.dumps(asdict(spec)))
+    write_value(folder / SPEC_FILE, spec)
     return spec
 
 
@@ -35,7 +36,7 @@ def chat_rows(count: int) -> list[dict[str, Any]]:
 
 
 def lines_of(folder: Path) -> list[Line]:
-    path = folder / "progress.jsonl"
+    path = folder / PROGRESS_FILE
     return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
 
 

@@ -9,9 +9,10 @@ from typing import Any
 from settings.groups import ModelSettings
 from tests.tuning.trainer.conftest import VOCAB
 from tuning.data.examples import Dataset, Example, PreferencePair, RatedExample
+from tuning.job_files import PROGRESS_FILE
 from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.job.job import TrainingJob
-from tuning.trainer.job.progress import PROGRESS_FILE, ProgressLog
+from tuning.trainer.job.progress import ProgressLog
 from tuning.trainer.job.training_data import training_data
 from tuning.trainer.micro_batches import make_layout
 from tuning.trainer.trainer import Trainer

@@ -15,9 +15,11 @@ from inference.process.child_program import module_command
 from tests.tuning.trainer.conftest import job_spec
 from tests.tuning.trainer.job.children import WAIT_S, chat_rows, lines_of, of_type, wait_for_step, write_job
 from tuning.data.examples import Dataset, Example
+from tuning.job_files import SPEC_FILE, read_value
 from tuning.trainer.base_model import BaseModel
 from tuning.trainer.job import child
 from tuning.trainer.job.progress import ProgressLog
+from tuning.types import JobSpec
 
 ROOT = Path(__file__).parents[4]
 SHORT_OF_MEMORY = """
@@ -46,7 +48,8 @@ sys.exit(code)
 
 def train_here(folder: Path) -> None:
     """The whole job in this process, which has imported the trainer."""
-    child.run_job(folder, child.read_spec(folder / "job.json"), ProgressLog(folder), child.StopRequest())
+    spec = read_value(folder / SPEC_FILE, JobSpec)
+    child.run_job(folder, spec, ProgressLog(folder), child.StopRequest())
 
 
 @pytest.fixture
@@ -72,7 +75,7 @@ def start(folder: Path, children: list[subprocess.Popen[str]], *program: str) ->
 
 def test_a_spec_survives_its_file(tmp_path: Path, model_folder: Path) -> None:
     spec = write_job(tmp_path, model_folder, chat_rows(1), target_modules=("q_proj",), warmup_steps=None)
-    assert child.read_spec(tmp_path / "job.json") == spec
+    assert read_value(tmp_path / SPEC_FILE, JobSpec) == spec
 
 
 def test_an_architecture_without_a_plan_trains_all_the_same(base: BaseModel) -> None:

@@ -9,9 +9,9 @@ import torch
 
 from tests.tuning.trainer.conftest import job_spec
 from tests.tuning.trainer.job.running import StopAfter, dataset, losses, of_type, run_job
+from tuning.job_files import PROGRESS_FILE
 from tuning.trainer.job.failures import JobFailed
 from tuning.trainer.job.job_state import saved_state_folder
-from tuning.trainer.job.progress import PROGRESS_FILE
 from tuning.trainer.trainer import Trainer
 from tuning.types import Method
 
