@@ -12,6 +12,7 @@ from typing import Any
 from flask import Blueprint, Response, request
 
 from api.adapters import require_adapters
+from api.body.large_json import WHOLE_BODY
 from api.management.sleep_mode import reclaimable_bytes, sleeper
 from api.openapi.operation import Operation, attach_operation
 from api.response import Framing, respond
@@ -148,7 +149,7 @@ def read(decode: Callable[[bytes], Any]) -> Any:
     try:
         return decode(request.get_data(cache=False))
     except MALFORMED as error:
-        raise BadRequest("the body", f"is no message of the link: {error}") from None
+        raise BadRequest(WHOLE_BODY, f"is no message of the link: {error}") from None
 
 
 def result(value: Any) -> Response:

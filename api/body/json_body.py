@@ -16,6 +16,7 @@ from flask import g, request
 from werkzeug.exceptions import UnsupportedMediaType
 
 from api.body import large_json
+from api.body.large_json import WHOLE_BODY, refuse, refuse_depth
 from inference import untrusted_json
 from inference.errors import BadRequest, TooLarge
 from inference.struct_types import ready
@@ -59,7 +60,7 @@ def _to_bad_request(message: str) -> BadRequest:
     for prefix, replacement in MESSAGE_PREFIXES:
         if message.startswith(prefix):
             message = replacement + message.removeprefix(prefix)
-    return BadRequest(path or "the body", message)
+    return BadRequest(path or WHOLE_BODY, message)
 
 
 def shorten(message: str) -> str:
@@ -116,7 +117,7 @@ def parse(data: bytes) -> Any:
     if len(data) > large_json.COUNTED_BYTES:
         large_json.check_counts(data)
     if not data.strip():
-        _refuse("is empty: send a JSON object")
+        refuse("is empty: send a JSON object")
     try:
         text = data.decode("utf-8-sig")
         del data  # the last reference: the bytes of a large body are freed
@@ -129,32 +130,28 @@ def parse(data: bytes) -> Any:
         if text.count("[") + text.count("{") > untrusted_json.MAX_LEVELS:
             untrusted_json.check_levels(value)
     except UnicodeDecodeError as error:
-        _refuse(f"is not UTF-8: byte {error.start} is invalid")
+        refuse(f"is not UTF-8: byte {error.start} is invalid")
     except json.JSONDecodeError as error:
-        _refuse(
+        refuse(
             f"is not JSON: {error.msg[:1].lower()}{error.msg[1:]} at line {error.lineno} column {error.colno}"
         )
     except (RecursionError, untrusted_json.TooDeep):
-        _refuse(f"is nested deeper than {untrusted_json.MAX_LEVELS} levels")
+        refuse_depth()
     except ValueError:  # from int(): Python limits the digits of an integer
-        _refuse("contains an integer with too many digits")
+        refuse("contains an integer with too many digits")
     if "\\u" in text:
         _check_surrogates(value)
     return value
 
 
-def _refuse(rule: str) -> NoReturn:
-    raise BadRequest("the body", rule)
-
-
 def _refuse_constant(name: str) -> NoReturn:
-    _refuse(f"contains {name}, which is not JSON")
+    refuse(f"contains {name}, which is not JSON")
 
 
 def _parse_float(digits: str) -> float:
     number = float(digits)
     if math.isinf(number):
-        _refuse(f"contains the number {digits[:20]}, which is too large for a float")
+        refuse(f"contains the number {digits[:20]}, which is too large for a float")
     return number
 
 
@@ -170,7 +167,7 @@ def _check_surrogates(value: Any) -> None:
     try:
         json.dumps(value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        _refuse("contains a lone surrogate: send both halves of the pair, or UTF-8")
+        refuse("contains a lone surrogate: send both halves of the pair, or UTF-8")
 
 
 def encode(value: Any) -> bytes:

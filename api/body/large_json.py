@@ -17,6 +17,7 @@ from inference import untrusted_json
 from inference.errors import BadRequest, TooLarge
 from inference.process.memory.malloc import prefault_heap
 
+WHOLE_BODY = "the body"  # the field of an error that is about no field
 COUNTED_BYTES = 64 << 10  # a smaller body cannot exceed the limits below
 LARGE_BYTES = 1 << 20  # parse_large parses the bodies that are larger
 SLICE_BYTES = 64 << 10  # counted at a time: a few milliseconds at most
@@ -146,4 +147,4 @@ def refuse_depth() -> NoReturn:
 
 
 def refuse(rule: str) -> NoReturn:
-    raise BadRequest("the body", rule)
+    raise BadRequest(WHOLE_BODY, rule)

@@ -10,6 +10,7 @@ from flask import request
 from werkzeug.exceptions import RequestEntityTooLarge
 from werkzeug.formparser import MultiPartParser
 
+from api.body.large_json import WHOLE_BODY
 from inference.errors import BadRequest, TooLarge
 
 MIMETYPE = "multipart/form-data"
@@ -43,9 +44,9 @@ def read_form(open_file: Callable[[], Any]) -> MultipartForm:
     """
     boundary = request.mimetype_params.get("boundary", "")
     if request.mimetype != MIMETYPE:
-        raise BadRequest("the body", HOW_TO_SEND, request.mimetype or "no Content-Type")
+        raise BadRequest(WHOLE_BODY, HOW_TO_SEND, request.mimetype or "no Content-Type")
     if not boundary:
-        raise BadRequest("the body", f"{HOW_TO_SEND} with a boundary in its Content-Type")
+        raise BadRequest(WHOLE_BODY, f"{HOW_TO_SEND} with a boundary in its Content-Type")
     parser = MultiPartParser(
         stream_factory=lambda *_, **__: open_file(),
         max_form_memory_size=MAX_FIELD_BYTES,
@@ -58,7 +59,7 @@ def read_form(open_file: Callable[[], Any]) -> MultipartForm:
         rule = f"{MAX_FIELDS} fields, and {MAX_FIELD_BYTES} bytes of fields that are no files"
         raise TooLarge(f"the body exceeds a limit of forms: {rule}") from None
     except (ValueError, LookupError) as error:
-        raise BadRequest("the body", f"{HOW_TO_SEND}: {error}") from None
+        raise BadRequest(WHOLE_BODY, f"{HOW_TO_SEND}: {error}") from None
     return MultipartForm(
         dict(fields), {name: FormFile(file.filename or "", file.stream) for name, file in files.items()}
     )

@@ -6,6 +6,7 @@ The HTTP status is the error's own.
 import re
 from typing import ClassVar
 
+from api.body.large_json import WHOLE_BODY
 from api.errors import error_type
 from api.llama_stack.protocol.errors import (
     LlamaStackErrorInfo,
@@ -22,7 +23,7 @@ REQUIRED = "is required"
 PATH_STEP = re.compile(r"[^.\[\]]+")
 INDEX = re.compile(r"[0-9]{1,9}")
 SAMPLING_FIELDS = ("temperature", "top_p", "top_k", "max_tokens", "repetition_penalty", "stop", "seed")
-FIELD_PATHS = {"the body": ""} | {name: f"sampling_params.{name}" for name in SAMPLING_FIELDS}
+FIELD_PATHS = {WHOLE_BODY: ""} | {name: f"sampling_params.{name}" for name in SAMPLING_FIELDS}
 
 
 class InvalidModel(ServerError):

@@ -19,11 +19,12 @@ from api.openai.protocol.chat import CHAT, ChatCompletionRequest, ChatCompletion
 from api.openai.protocol.completion import COMPLETE, STREAM_NOTE, CompletionRequest, CompletionResponse
 from api.openai.protocol.embeddings import EMBED, EmbeddingRequest, EmbeddingResponse
 from api.openai.protocol.errors import ErrorResponse
-from api.openai.protocol.tokenize import DETOKENIZE, TOKENIZE
+from api.openai.protocol.tokenize import TOKENIZE
 from api.openai.responses import count_input_tokens, create_response, stored_routes
 from api.openai.responses.protocol import COUNT_INPUT_TOKENS, RESPOND
-from api.openai.routes import CompletionRoutes, detokenize, tokenize
+from api.openai.routes import CompletionRoutes
 from api.openai.stored import StoredRoute
+from api.openai.tokenizer_routes import install_tokenizer, tokenize
 from api.openapi.operation import Operation, attach_operation
 from api.response import SSE, View
 from inference.models import Models
@@ -56,11 +57,9 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
         rule = TINKER_PREFIX + path
         blueprint.add_url_rule(rule, rule, post_views[path], methods=["POST"])
     _add_routes(blueprint, PREFIX, fine_tuning.ROUTES)
-    view = attach_operation(partial(detokenize, models), DETOKENIZE)
-    blueprint.add_url_rule("/detokenize", "detokenize", view, methods=["POST"])
+    install_tokenizer(blueprint, models)
     info_routes.install_status(blueprint, models)
     install_prefix_events(blueprint, PREFIX)
-    info_routes.install_tokenizer_info(blueprint, models)
     info_routes.install_unsupported(blueprint)
     for prefix in (LLAMA_STACK_PREFIX, TINKER_PREFIX):
         info_routes.install_models(blueprint, prefix, models)

@@ -3,14 +3,13 @@
 from functools import partial
 from typing import NoReturn
 
-from flask import Blueprint, Response, request
+from flask import Blueprint, Response
 
 from api.errors import json_response
 from api.model_card import model_card, model_cards
 from api.openai.errors import unsupported_api
 from api.openai.protocol.errors import UnhealthyResponse
 from api.openai.protocol.models import LOAD, MODEL, MODELS, PING, UNSUPPORTED, LoadResponse, ModelList
-from api.openai.protocol.tokenize import TOKENIZER_INFO
 from api.openapi.operation import attach_operation
 from inference.models import Models
 
@@ -39,15 +38,6 @@ def install_status(blueprint: Blueprint, models: Models) -> None:
 
     blueprint.add_url_rule("/ping", "ping", attach_operation(ping, PING), methods=["GET", "POST"])
     blueprint.add_url_rule("/load", "load", attach_operation(load, LOAD))
-
-
-def install_tokenizer_info(blueprint: Blueprint, models: Models) -> None:
-    def tokenizer_info() -> Response:
-        return json_response(200, models.resolve(request.args.get("model")).backend.tokenizer_config())
-
-    blueprint.add_url_rule(
-        "/tokenizer_info", "tokenizer_info", attach_operation(tokenizer_info, TOKENIZER_INFO)
-    )
 
 
 def install_models(blueprint: Blueprint, prefix: str, models: Models) -> None:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 from flask import request
 
 from api.body.json_body import read_struct
+from api.body.large_json import WHOLE_BODY
 from api.openai.errors import InvalidBody, InvalidParameter
 from api.openai.messages import parse_messages, parse_tools
 from api.openai.protocol.chat import ChatCompletionRequest
@@ -29,7 +30,6 @@ from settings.groups import ServerSettings
 DEFAULT_COMPLETION_TOKENS = 16  # default max_tokens of a completion in OpenAI's API and vLLM
 MAX_PROMPTS = 2048  # prompts in one request; OpenAI's limit for embeddings
 MAX_BIAS = 100.0  # a bias is clamped to ±100, OpenAI's limit
-WHOLE_BODY = "the body"  # the field name in read_struct's errors about the whole body
 NOT_JSON = "Unsupported Media Type: Only 'application/json' is allowed"
 TOOLS_OR_CONSTRAINT = "You can only either use constraints for structured outputs or tools, not both."
 MIXED = "must be text, token ids, or a list of either"

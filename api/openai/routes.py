@@ -1,7 +1,4 @@
-"""/v1/completions and /v1/chat/completions: parse the body, submit the requests, respond with a writer.
-
-Also vLLM's /tokenize and /detokenize: prompts to token ids and back.
-"""
+"""/v1/completions and /v1/chat/completions: parse the body, submit the requests, respond with a writer."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -12,31 +9,16 @@ from flask import Response, request
 
 from api.body import json_body
 from api.client_detection import is_llama_stack, is_text_generation
-from api.errors import json_response
 from api.hooks.concurrency_limit import acquire_permit
 from api.merged_stream import submit_all
-from api.openai import parse
 from api.openai.chat_writer import ChatWriter, FunctionWriter
 from api.openai.completion_writer import CompletionWriter, Prompt, PromptEcho
-from api.openai.errors import InvalidBody
-from api.openai.messages import (
-    functions_to_tools,
-    parse_content,
-    parse_messages,
-    parse_tools,
-    sent_tools,
-)
+from api.openai.messages import functions_to_tools, parse_content, sent_tools
 from api.openai.model_choice import resolve_model
-from api.openai.parse import make_template, read_request
+from api.openai.parse import chat_request, completion_requests, read_request
 from api.openai.prefix_events import prefix_log
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.openai.protocol.completion import CompletionRequest
-from api.openai.protocol.tokenize import (
-    DetokenizeRequest,
-    DetokenizeResponse,
-    TokenizeRequest,
-    TokenizeResponse,
-)
 from api.openai.repeated_answers import RepeatedAnswers
 from api.openai.reply import ReplyOptions, reply_options
 from api.openai.stored_chats import check_stored_chat, record_chat
@@ -59,7 +41,7 @@ class CompletionRoutes:
     def complete(self) -> Response:
         body = read_request(CompletionRequest)
         served = resolve_model(body, self.models)
-        generation_requests = parse.completion_requests(body, served.card.info, self.settings)
+        generation_requests = completion_requests(body, served.card.info, self.settings)
         options = replace(
             reply_options(body, "cmpl", served.card.name, self.settings),
             num_prompts=len(generation_requests),
@@ -85,7 +67,7 @@ class CompletionRoutes:
         if body.functions or body.function_call is not None:
             body = functions_to_tools(body)
         served = resolve_model(body, self.models)
-        generation_request = parse.chat_request(
+        generation_request = chat_request(
             body, served.card.info, self.settings, sent_tools=sent_tools(json_body.read())
         )
         options = replace(
@@ -139,41 +121,3 @@ def _prompt_echo(generation_requests: list[GenerationRequest], backend: Backend)
 def framing_for_client() -> Framing:
     """Server-sent events, without [DONE] for Llama Stack's clients, which parse every event as JSON."""
     return SSE if is_llama_stack(request.headers) else EVENT_FRAMING
-
-
-def tokenize(models: Models) -> Response:
-    body = read_request(TokenizeRequest)
-    served = models.resolve(body.model)
-    tokens = served.backend.tokenize(_generation_request(body)).token_spans
-    return json_response(
-        200,
-        TokenizeResponse(
-            count=len(tokens),
-            max_model_len=served.card.info.context,
-            tokens=[token.id for token in tokens],
-            token_strs=[token.name for token in tokens] if body.return_token_strs else None,
-        ),
-    )
-
-
-def detokenize(models: Models) -> Response:
-    body = read_request(DetokenizeRequest)
-    served = models.resolve(body.model)
-    return json_response(
-        200, DetokenizeResponse(served.backend.detokenize(body.tokens, not body.skip_special_tokens))
-    )
-
-
-def _generation_request(body: TokenizeRequest) -> GenerationRequest:
-    if (body.prompt is None) == (body.messages is None):
-        raise InvalidBody("exactly one of prompt and messages is required", "prompt")
-    if body.messages is None:
-        return GenerationRequest(body.prompt or "", add_special_tokens=body.add_special_tokens)
-    return GenerationRequest(
-        parse_messages(body.messages),
-        template=make_template(
-            body.add_generation_prompt, body.continue_final_message, body.chat_template_kwargs
-        ),
-        add_special_tokens=body.add_special_tokens,
-        tools=parse_tools(body.tools, sent_tools(json_body.read())),
-    )

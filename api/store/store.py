@@ -16,9 +16,9 @@ from api.store.retention import delete_expired, shrink
 from api.store.schema import SCHEMA
 from inference.database import Database, Parameters, Query, Result
 from inference.process.cache_folder import cache_folder
+from settings.groups import OFF
 
 SWEEP_EVERY_S = 600.0
-OFF = "off"  # value of RESPONSES_STORE
 FILE_NAME = "responses.db"
 INTERRUPTED = {"code": "server_error", "message": "the server stopped before the response was complete"}
 

@@ -5,6 +5,7 @@ Knows ServerError and the JSON of errors. validation.py decides which requests a
 
 from typing import Any, ClassVar, NamedTuple
 
+from api.body.large_json import WHOLE_BODY
 from api.response import StreamEndedEarly
 from inference.errors import BadRequest, Internal, NotImplementedHere, Overloaded, ServerError
 
@@ -105,7 +106,7 @@ def _kind(error: ServerError) -> tuple[int, str, str]:
 
 def _quote_field(error: BadRequest) -> str:
     """The message with TGI's name for the field, in backquotes: `max_new_tokens` must be …"""
-    if error.field == "the body" or not begins_with_field(error):
+    if error.field == WHOLE_BODY or not begins_with_field(error):
         return error.message
     return f"`{FIELDS.get(error.field, error.field)}`{error.message.removeprefix(error.field)}"
 

@@ -10,8 +10,8 @@ from itertools import chain, starmap
 from typing import Any
 
 from api.body.json_body import to_struct
+from api.body.large_json import WHOLE_BODY
 from api.openai.errors import InvalidBody
-from api.openai.parse import WHOLE_BODY
 from api.openai.protocol.chat import FunctionDefinition, ToolParam
 from api.openai.responses.protocol import (
     CustomFormat,

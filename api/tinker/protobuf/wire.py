@@ -7,6 +7,7 @@ import struct
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from api.body.large_json import WHOLE_BODY
 from inference.errors import BadRequest
 
 VARINT, FIXED64, LENGTH_DELIMITED, FIXED32 = 0, 1, 2, 5
@@ -50,7 +51,7 @@ def iter_fields(data: bytes | memoryview, budget: list[int]) -> Iterator[tuple[i
 
 
 def broken_message(reason: str) -> BadRequest:
-    return BadRequest("the body", f"is not the protobuf message that is expected: it {reason}")
+    return BadRequest(WHOLE_BODY, f"is not the protobuf message that is expected: it {reason}")
 
 
 def _read_varint(view: memoryview, position: int) -> tuple[int, int]:

@@ -11,9 +11,10 @@ import pytest
 
 from api.store.context import find_items
 from api.store.schema import TABLES
-from api.store.store import OFF, Store, open_store
+from api.store.store import Store, open_store
 from api.store.tables import StoredItem, StoredObject, UnknownId, find, insert
 from inference.database import StoreFailed
+from settings.groups import OFF
 
 HOUR_S = 3600.0
 
