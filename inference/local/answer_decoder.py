@@ -78,7 +78,8 @@ class AnswerDecoder:
         self._answer_stats.record_finish(reason)
 
     def _started_event(self, output: StepOutput) -> Started:
-        self._answer_stats.record_start(output.queue_time_s, output.num_cached_tokens or 0)
+        num_cached_tokens = output.num_cached_tokens or 0
+        self._answer_stats.record_start(output.queue_time_s, num_cached_tokens)
         vocabulary = self._detokenizer.vocabulary
         scored_ids = zip(self.prompt_token_ids, output.prompt_logprobs, strict=False)
         prompt_tokens = tuple(
@@ -92,7 +93,6 @@ class AnswerDecoder:
             )
             for token_id, prompt_logprob in scored_ids
         )
-        num_cached_tokens = cast(int, output.num_cached_tokens)
         return Started(
             self.index,
             len(self.prompt_token_ids),

@@ -21,10 +21,10 @@ from inference.errors import error_line, short
 from inference.lora.config import refusal
 from inference.lora.fence import is_gguf_file
 from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_WEIGHTS
+from inference.lora.files import MAX_HEADER_BYTES
 from inference.lora.keys import PREFIX, TensorRole
 from inference.model.load.gguf.header import GgufHeader, GgufTensor, NotGguf, read_header
 
-MAX_HEADER_BYTES = 16_000_000
 # transformers' model_type → llama.cpp's architecture.
 ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}
 LAYER_MODULES = {

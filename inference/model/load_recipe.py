@@ -19,7 +19,7 @@ from inference.model.quantization.schemes import Quantization
 from inference.model.runner_selection.remembered_reference import remembered_reference
 from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules, kinds_of
 from inference.model.runner_selection.select_runner import SelectedRunner, select_runner
-from inference.model.tensor_parallel.worker import LoadRecipe
+from inference.model.tensor_parallel.recipe import LoadRecipe
 from inference.model.weights.kept_formats import KEPT_FORMATS
 from inference.model.weights.prepare_weights import MakeReference
 from inference.model.weights.weight_cache import WeightCache, allows_cache, open_weight_cache, plain_tensors

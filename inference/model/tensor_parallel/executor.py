@@ -25,7 +25,8 @@ from inference.model.tensor_parallel.messages import (
     WorkerMessage,
 )
 from inference.model.tensor_parallel.rank_processes import RankProcesses
-from inference.model.tensor_parallel.worker import LoadRecipe, gather_memory_usage
+from inference.model.tensor_parallel.recipe import LoadRecipe
+from inference.model.tensor_parallel.worker import gather_memory_usage
 
 Task = Generator[Any, None, Any]
 Callback = Callable[[torch.Tensor], torch.Tensor]

@@ -25,7 +25,8 @@ from inference.model.tensor_parallel.messages import (
     WorkerReply,
 )
 from inference.model.tensor_parallel.rank_start import run_rank
-from inference.model.tensor_parallel.worker import LoadRecipe, describe_runner, run_worker, worker_failure
+from inference.model.tensor_parallel.recipe import LoadRecipe
+from inference.model.tensor_parallel.worker import describe_runner, run_worker, worker_failure
 
 log = logging.getLogger(__name__)
 

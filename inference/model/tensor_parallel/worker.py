@@ -7,9 +7,8 @@ import logging
 import os
 import signal
 import threading
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from multiprocessing import parent_process
 from multiprocessing.connection import Connection, wait
 from typing import Any
@@ -19,9 +18,7 @@ from torch import distributed
 
 from inference.model import process_group
 from inference.model.batch import Runner
-from inference.model.load.loader import LoadedModel
 from inference.model.memory_usage import MemoryUsage, measure_memory
-from inference.model.parallel_layers import use_plain_collectives
 from inference.model.runner_selection.select_runner import SelectedRunner
 from inference.model.tensor_parallel.messages import (
     AdvanceTask,
@@ -35,36 +32,12 @@ from inference.model.tensor_parallel.messages import (
     WorkerMessage,
     WorkerReady,
 )
+from inference.model.tensor_parallel.recipe import LoadRecipe
 
 log = logging.getLogger(__name__)
 
 # Seconds that a failed rank waits for ResumeWork, then exits: the other ranks did not fail, and wait for it.
 RESYNC_WAIT_S = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class LoadRecipe:
-    """How every rank loads its model.
-
-    num_shard      number of ranks
-    device         "cpu" or "cuda"
-    prepare        called before loading
-    load           loads the model, or this rank's part of it
-    select_runner  selects the runner of the loaded model
-    """
-
-    num_shard: int
-    device: str
-    prepare: Callable[[], None]
-    load: Callable[[], LoadedModel]
-    select_runner: Callable[[Any], SelectedRunner]
-
-    def load_model(self) -> tuple[LoadedModel, SelectedRunner]:
-        """Load the model, or this rank's part of it, and select its runner. Raises ServerError."""
-        self.prepare()
-        loaded = self.load()
-        use_plain_collectives(loaded.model)
-        return loaded, self.select_runner(loaded.model)
 
 
 def run_worker(rank: int, port: int, recipe: LoadRecipe, pipe: Connection) -> None:

@@ -26,7 +26,7 @@ from inference.model.parallel_layers import use_plain_collectives
 from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
 from inference.model.runner_selection.select_runner import SelectedRunner, select_runner
 from inference.model.tensor_parallel.rank_start import run_rank
-from inference.model.tensor_parallel.worker import LoadRecipe
+from inference.model.tensor_parallel.recipe import LoadRecipe
 from inference.sampling import Sampling
 from settings.groups import ModelSettings
 from tests.engine.generation_requests import make_request
