@@ -24,6 +24,7 @@ MAX_BAD_WORDS = 1_000  # texts, in every dialect
 MAX_BAD_WORD_RUNS = 4 * MAX_BAD_WORDS  # a text has up to three usual tokenizations
 MAX_BAD_WORD_TOKENS = 1_000
 MAX_WINDOW_TOKENS = 1_000_000
+MAX_DETOKENIZE_IDS = 100_000  # in one call, unless the context is longer
 MIN_PENALTY, MAX_PENALTY = 1e-10, 10**10  # logits stay finite in float32, even at the lowest temperature
 
 # (field as the error names it, the object that has it, attribute of the object, lowest value, highest value)

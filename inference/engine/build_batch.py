@@ -3,7 +3,7 @@
 Knows sequences, the shape of the KV memory and the Batch; computes nothing.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass, field
 from itertools import chain
@@ -83,19 +83,8 @@ def build_batch(
     context, slots_per_page = kv_cache_manager.context, kv_cache_manager.slots_per_page
     encoder_inputs: dict[int, SequenceOf[int]] = {}
     pending = PendingTokens([], [], pending_ids.token_ids) if pending_ids else None
-    batch = Batch(
-        token_ids=[],
-        positions=[],
-        slot_mapping=[],
-        query_start_loc=[0],
-        seq_lens=[],
-        rows=[],
-        logits_indices=[],
-        cache_ops=cache_ops,
-        encoder_inputs=encoder_inputs,
-        page_table=tuple([sequence.pages for sequence, _ in scheduler_output if sequence.pages]),
-        pending_tokens=pending,
-    )
+    page_table = tuple([sequence.pages for sequence, _ in scheduler_output if sequence.pages])
+    batch = empty_batch(cache_ops, encoder_inputs, page_table, pending)
     prepared = PreparedBatch(batch)
     token_ids, logits_indices = batch.token_ids, batch.logits_indices
     for sequence, num_scheduled_tokens in scheduler_output:
@@ -134,6 +123,28 @@ def build_batch(
     if scheduler_output and scheduler_output[0][0].window_pages:
         batch.window_tables.extend(make_window_tables(batch, scheduler_output, slots_per_page))
     return prepared
+
+
+def empty_batch(
+    cache_ops: SequenceOf[CacheOp],
+    encoder_inputs: Mapping[int, SequenceOf[int]],
+    page_table: SequenceOf[SequenceOf[int]],
+    pending_tokens: PendingTokens | None,
+) -> Batch:
+    """A Batch to which rows can be added. See Batch."""
+    return Batch(
+        token_ids=[],
+        positions=[],
+        slot_mapping=[],
+        query_start_loc=[0],
+        seq_lens=[],
+        rows=[],
+        logits_indices=[],
+        cache_ops=cache_ops,
+        encoder_inputs=encoder_inputs,
+        page_table=page_table,
+        pending_tokens=pending_tokens,
+    )
 
 
 def make_window_tables(

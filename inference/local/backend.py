@@ -33,10 +33,8 @@ from inference.text.tokenizer_config import tokenizer_config
 from inference.text.vocabulary import Vocabulary
 from inference.tokenized import Tokenized
 from inference.types import Constraint, GenerationRequest, ModelInfo
-from inference.validation import check_ids, check_request, limit_answers
+from inference.validation import MAX_DETOKENIZE_IDS, check_ids, check_request, limit_answers
 from settings.groups import BackendSettings
-
-MAX_DETOKENIZE_IDS = 100_000  # limit of `detokenize` if the context is small
 
 # Starts a contrastive search whose outputs go to every sink; returns what aborts answers by their indices.
 StartSearch = Callable[

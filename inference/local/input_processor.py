@@ -11,14 +11,13 @@ from inference.content import content_text
 from inference.errors import BadRequest, TooLong
 from inference.text.chat_template import ChatTemplate
 from inference.text.special_tokens import MarkedText
-from inference.text.tokenizer import PromptTokenizer, check_unicode, locate_tokens
+from inference.text.tokenizer import MAX_CHARS_PER_TOKEN, PromptTokenizer, check_unicode, locate_tokens
 from inference.text.vocabulary import Vocabulary
 from inference.tokenized import Tokenized
 from inference.types import GenerationRequest, Message, ToolFormat
 from inference.validation import check_ids
 from settings.groups import SpecialTokensIn
 
-MAX_CHARS_PER_TOKEN = 64  # a text longer than this times the context is not even tokenized
 MAX_TOKENIZE_CHARS = 400_000  # limit of `tokenize` if the context is small: about a second of work
 
 

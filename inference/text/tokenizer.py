@@ -15,6 +15,7 @@ from inference.tokenized import TokenSpan
 CharSpan = tuple[int, int]
 TokenRun = tuple[int, ...]
 
+MAX_CHARS_PER_TOKEN = 64  # a text longer than this times its limit of tokens is not even tokenized
 MAX_GAP_CHARS = 16  # characters that a tokenizer may drop between two tokens
 STEM = "\n"  # no tokenizer merges it with the word after it
 

@@ -7,7 +7,6 @@ from inference.backend import Backend
 from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.errors import BadRequest, MaxTokensTooLarge, Overloaded, TooLong
 from inference.local import LocalBackend
-from inference.local.backend import MAX_DETOKENIZE_IDS
 from inference.sampling import Sampling
 from inference.types import (
     CallDelta,
@@ -20,6 +19,7 @@ from inference.types import (
     Token,
     Tool,
 )
+from inference.validation import MAX_DETOKENIZE_IDS
 from tests.local.conftest import FakeCompiler
 from tests.local.fake_engine import FakeEngine
 

@@ -11,7 +11,7 @@ from inference.content import content_text
 from inference.errors import BadRequest, short
 from inference.text.chat_template import ChatTemplate
 from inference.text.special_tokens import MarkedText
-from inference.text.tokenizer import PromptTokenizer, check_unicode, encode_inside
+from inference.text.tokenizer import MAX_CHARS_PER_TOKEN, PromptTokenizer, check_unicode, encode_inside
 from inference.text.vocabulary import Vocabulary
 from inference.types import Message
 from tuning.data import encoding_events as say
@@ -21,8 +21,6 @@ from tuning.data.encoding_events import EncodingEvents
 from tuning.data.examples import Example
 from tuning.data.rendered_conversation import RenderedConversation
 from tuning.data.row_forms import Completion, TrainedText
-
-MAX_CHARS_PER_TOKEN = 64  # a text longer than this times max_length is not even tokenized
 
 
 class RowTooLong(Exception):

@@ -17,10 +17,9 @@ from inference.text.tokenizer_config import tokenizer_config
 from inference.text.vocabulary import Vocabulary
 from inference.tokenized import Tokenized
 from inference.types import GenerationRequest, TemplateOptions
-from inference.validation import check_ids
+from inference.validation import MAX_DETOKENIZE_IDS, check_ids
 
 CONTEXT = 4096  # where neither the entry nor the server tells it: it limits the length of texts
-MAX_DETOKENIZE_IDS = 100_000
 
 
 class LocalTokenizer:
