@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from multiprocessing import get_all_start_methods, get_context
 
 import main
@@ -17,11 +18,11 @@ FORKSERVER = get_context("forkserver" if "forkserver" in get_all_start_methods()
 FORKSERVER.set_forkserver_preload(["tests.servers.server_imports"])
 
 
-class ForkedMain:
-    """A running main.py, with the methods of subprocess.Popen that tests use."""
+class ForkedProcess:
+    """A process that runs a function, with the methods of subprocess.Popen that tests use."""
 
-    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
-        self._process = FORKSERVER.Process(target=run_main, args=(arguments, environment))
+    def __init__(self, function: Callable[..., None], *arguments: object) -> None:
+        self._process = FORKSERVER.Process(target=function, args=arguments)
         self._process.start()
         assert self._process.pid
         self.pid: int = self._process.pid
@@ -36,7 +37,7 @@ class ForkedMain:
     def wait(self, timeout: float) -> int:
         self._process.join(timeout)
         if self.returncode is None:
-            raise subprocess.TimeoutExpired("main.py", timeout)
+            raise subprocess.TimeoutExpired(self._process.name, timeout)
         return self.returncode
 
     def send_signal(self, number: int) -> None:
@@ -48,6 +49,13 @@ class ForkedMain:
 
     def terminate(self) -> None:
         self.send_signal(signal.SIGTERM)
+
+
+class ForkedMain(ForkedProcess):
+    """A running main.py."""
+
+    def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
+        super().__init__(run_main, arguments, environment)
 
 
 def run_main(arguments: list[str], environment: dict[str, str]) -> None:

@@ -3,8 +3,6 @@
 import os
 import signal
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -15,42 +13,22 @@ import pytest
 from api.server.asgi_bridge import BODY_IDLE_S
 from api.server.serve import listen, url_of
 from tests.api.conftest import read, request
+from tests.api.server import scripted_server
+from tests.servers.forked_main import FORKSERVER, ForkedProcess
 
 EXIT_TIMEOUT_S = 20.0  # less than the drain times of 60 s below
 
-SCRIPT = """
-import logging, sys
-from inference.process.imports.deferred_imports import defer_unused_imports
-defer_unused_imports(is_sharded=False)
-from api import create_app
-from api.server.early_checks import EarlyChecks
-from api.server.serve import serve
-from settings.groups import HttpSettings, ServerSettings
-from tests.fakes.fake_backend import FakeBackend, make_models, say
-from tests.fakes.plain_dialect import routes
-pause, drain, port = map(float, sys.argv[1:])
-logging.basicConfig(level="INFO")
-backend = FakeBackend(say(*"abcdefgh", pause_s=pause))
-models = make_models(backend)
-app = create_app(models, ServerSettings())
-app.register_blueprint(routes(backend))
-checks = EarlyChecks(lambda method, path: 1000)
-settings = HttpSettings(port=int(port), drain_seconds=drain)
-sys.exit(serve(app, models, checks, settings, lambda server: print(server.url, flush=True)))
-"""
-
 
 class ServedProcess:
-    def __init__(self, pause_s: float, drain_s: float, port: int = 0) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-c", SCRIPT, str(pause_s), str(drain_s), str(port)],
-            cwd=Path(__file__).parents[3],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
-        assert self.process.stdout
-        self.url = self.process.stdout.readline().strip()
+    def __init__(self, folder: Path, pause_s: float, drain_s: float, port: int = 0) -> None:
+        self.log_file = folder / "log"
+        ours, theirs = FORKSERVER.Pipe(duplex=False)
+        self.process = ForkedProcess(scripted_server.run, pause_s, drain_s, port, self.log_file, theirs)
+        theirs.close()
+        try:
+            self.url = ours.recv()
+        except EOFError:  # it has ended
+            self.url = ""
 
     def connect(self, data: bytes) -> socket.socket:
         connection = socket.create_connection(("127.0.0.1", int(self.url.rpartition(":")[2])), timeout=10)
@@ -64,25 +42,24 @@ class ServedProcess:
         return connection
 
     def wait_for_exit(self, within_s: float = EXIT_TIMEOUT_S) -> tuple[int, str]:
-        _, log = self.process.communicate(timeout=within_s)
-        return self.process.returncode, log
+        return self.process.wait(within_s), self.log_file.read_text()
 
 
 Start = Callable[..., ServedProcess]
 
 
 @pytest.fixture
-def start() -> Iterator[Start]:
+def start(tmp_path: Path) -> Iterator[Start]:
     running: list[ServedProcess] = []
 
     def one(*settings: Any) -> ServedProcess:
-        running.append(ServedProcess(*settings))
+        running.append(ServedProcess(tmp_path, *settings))
         return running[-1]
 
     yield one
     for each in running:
-        each.process.kill()
-        each.process.wait()
+        each.process.send_signal(signal.SIGKILL)
+        each.process.wait(EXIT_TIMEOUT_S)
 
 
 @pytest.mark.system("posix")
