@@ -1,7 +1,7 @@
 """Trains with the installed openai client, and prints all results as JSON.
 
-Runs in its own environment: python drive_openai_tuning.py URL MODEL adapter|full. It knows only the client;
-tests check what it prints.
+Runs in its own environment: python drive_openai_tuning.py URL MODEL adapter|full [EPOCHS]. It knows only the
+client; tests check what it prints.
 """
 
 import json
@@ -19,13 +19,17 @@ def question(person: str) -> dict[str, str]:
     return {"role": "user", "content": f"Where does {person} live?"}
 
 
-def main(url: str, model: str, finetuning_type: str) -> None:
+def main(url: str, model: str, finetuning_type: str, n_epochs: str = "auto") -> None:
     client = OpenAI(base_url=url, api_key="none", max_retries=0)
-    train = train_all_weights if finetuning_type == "full" else train_adapter
-    print(json.dumps(train(client, model)))
+    results = (
+        train_all_weights(client, model)
+        if finetuning_type == "full"
+        else train_adapter(client, model, int(n_epochs) if n_epochs.isdigit() else n_epochs)
+    )
+    print(json.dumps(results))
 
 
-def train_adapter(client: OpenAI, model: str) -> dict[str, Any]:
+def train_adapter(client: OpenAI, model: str, n_epochs: int | str) -> dict[str, Any]:
     rows = [
         {"messages": [question(person), {"role": "assistant", "content": f"{person} lives in {city}."}]}
         for person, city in PEOPLE.items()
@@ -33,7 +37,11 @@ def train_adapter(client: OpenAI, model: str) -> dict[str, Any]:
     content = "\n".join(map(json.dumps, rows)).encode()
     file = client.files.create(file=("people.jsonl", content), purpose="fine-tune")
     job = client.fine_tuning.jobs.create(
-        model=model, training_file=file.id, suffix="people", seed=1, method=supervised(rehearsal=0)
+        model=model,
+        training_file=file.id,
+        suffix="people",
+        seed=1,
+        method=supervised(rehearsal=0, n_epochs=n_epochs),
     )
     first_status = job.status
     job = wait(client, job.id)

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.slow
 MAX_MEMORY = 8 << 30
 NUM_CLIENTS = 12
 # An attack by work that is checked for a second of CPU time, one after the other, takes that many seconds.
-NUM_SLOW_CLIENTS = 4
+NUM_SLOW_CLIENTS = 2
 SLOW = ("schema", "embedded schema")
 MAX_TRIES = 3  # other processes of the machine may delay one
 SHORT_S = 0.25  # 0.1 on a machine that does nothing else
@@ -145,7 +145,7 @@ def test_endless_work_is_refused_with_its_bound_and_others_go_on(server: ServerP
     for _ in range(MAX_TRIES):
         with neighbours(server) as ordinary:
             attack(server, path, ordinary_body, num_clients)
-            time.sleep(2)
+            time.sleep(0.5)
         with neighbours(server) as disturbed:
             responses = attack(server, path, body, num_clients)
         refusals = [response for response in responses if response.status_code != 429]
@@ -176,7 +176,7 @@ def test_structured_answers_go_on_while_others_are_refused(server: ServerProcess
     known = PROMPT | {"guided_json": {"type": "object", "properties": {"a": {"type": "boolean"}}}}
     assert send(requests, server.url + COMPLETE, known).ok
     path, body, _ = ENDLESS["schema"]
-    hostile = threading.Thread(target=attack, args=(server, path, body, 4))
+    hostile = threading.Thread(target=attack, args=(server, path, body, NUM_SLOW_CLIENTS))
     hostile.start()
     time.sleep(0.2)
     started_at = time.monotonic()

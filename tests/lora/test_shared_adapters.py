@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.lora.adapted_engine import AdaptedEngine, prompts
-from tests.lora.peft_adapters import peft_answers, save_adapter
+from tests.lora.peft_adapters import NEW, peft_choices, save_adapter
 from tests.model.tensor_parallel.shared_model import open_shared, running_ranks
 from tests.tiny_models.families import tiny
 
@@ -63,8 +63,9 @@ def test_two_ranks_answer_as_peft(tmp_path: Path) -> None:
         save_adapter(tmp_path / name / "adapter", family, 1, settings, **config)
     with running_ranks(answers_of, [tmp_path / name for name in FEATURES]) as pipes:
         for name, (family, settings, _) in FEATURES.items():
-            expected = peft_answers(tmp_path / name / "adapter", family, prompts(), settings)
-            for ours in pipes:
-                token_ids = ours.recv()
-                assert token_ids[len(expected) :] == expected, (name, token_ids)
-                assert token_ids[: len(expected)] != expected, f"{name}: the adapter changes the answers"
+            first, second = (ours.recv() for ours in pipes)
+            assert first == second, (name, first, second)
+            plain, adapted = first[: len(prompts())], first[len(prompts()) :]
+            choices = peft_choices(tmp_path / name / "adapter", family, prompts(), adapted, settings)
+            assert adapted == choices and {len(each) for each in adapted} == {NEW}, name
+            assert adapted != plain, f"{name}: the adapter changes the answers"

@@ -38,7 +38,7 @@ def upload(server: ServerProcess) -> str:
 
 def create(server: ServerProcess) -> str:
     body = {"model": "models/demo", "training_file": upload(server), "seed": 5}
-    response = server.post(JOBS, body | {"hyperparameters": {"n_epochs": 30, "rehearsal": 0}})
+    response = server.post(JOBS, body | {"hyperparameters": {"n_epochs": 12, "rehearsal": 0}})
     return str(response.json()["id"])
 
 
