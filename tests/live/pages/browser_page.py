@@ -34,8 +34,9 @@ SENT_TO = {
     "tgi": "/generate_stream",
     "neodim": "/generate",
 }
+IS_VISIBLE = "return document.querySelector(arguments[0]).checkVisibility()"
 TYPE = """
-    const [field, value] = arguments;
+    const field = document.querySelector(arguments[0]), value = arguments[1];
     if (field.type === "checkbox") field.checked = value;
     else field.value = value;
     for (const name of ["input", "change"]) field.dispatchEvent(new Event(name));
@@ -68,13 +69,17 @@ class Page:
         ignored = (StaleElementReferenceException,)
         return WebDriverWait(self.browser, TIMEOUT_S, 0.05, ignored).until(lambda _: claim())
 
+    def is_visible(self, selector: str) -> bool:
+        """Whether the page displays the element. Selenium's is_displayed sends a program each time."""
+        return bool(self.browser.execute_script(IS_VISIBLE, selector))
+
     def choose(self, home: str, value: str) -> None:
         """Choose one of a few options: the mode, the dialect."""
         self.find(f"#{home} label:has([value={value}])").click()
 
     def set(self, param: str, value: object) -> None:
         """Sets a parameter, even one in a closed section."""
-        self.browser.execute_script(TYPE, self.find(f"#param-{param}"), value)
+        self.browser.execute_script(TYPE, f"#param-{param}", value)
 
     def has(self, param: str) -> bool:
         """Whether the dialect has the parameter."""
@@ -89,12 +94,12 @@ class Page:
         return self.find(f"textarea[aria-label='{label}']").get_property("value")
 
     def press(self, button: str) -> None:
-        self.until(lambda: self.find(f"#{button}").is_displayed())
+        self.until(lambda: self.is_visible(f"#{button}"))
         self.find(f"#{button}").click()
 
     @property
     def running(self) -> bool:
-        return self.find("#stop").is_displayed()
+        return self.is_visible("#stop")
 
     @property
     def answer_texts(self) -> list[str]:

@@ -10,7 +10,7 @@ from random import Random
 import peft
 import pytest
 import torch
-from transformers import AutoModelForCausalLM, AutoTokenizer
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
 from inference.process.child_program import module_command
 from tests.tuning.trainer.conftest import job_spec
@@ -76,7 +76,9 @@ def test_twenty_of_twenty_four_facts_are_learned_within_a_minute(tmp_path: Path)
     assert finished["type"] == "finished"
     model = AutoModelForCausalLM.from_pretrained(DEMO, dtype=torch.float32)
     tuned = peft.PeftModel.from_pretrained(model, finished["folder"]).eval()
-    assert sum(answer_greedily(tuned, question) == text for question, text in facts.items()) >= 20
+    tokenizer = AutoTokenizer.from_pretrained(DEMO)
+    answers = {question: answer_greedily(tuned, tokenizer, question) for question in facts}
+    assert sum(answers[question] == text for question, text in facts.items()) >= 20
 
 
 def child_s(times: os.times_result) -> float:
@@ -84,8 +86,7 @@ def child_s(times: os.times_result) -> float:
     return times.children_user + times.children_system
 
 
-def answer_greedily(tuned: peft.PeftModel, question: str) -> str:
-    tokenizer = AutoTokenizer.from_pretrained(DEMO)
+def answer_greedily(tuned: peft.PeftModel, tokenizer: PreTrainedTokenizerFast, question: str) -> str:
     prompt = tokenizer.apply_chat_template(
         [{"role": "user", "content": question}], tokenize=False, add_generation_prompt=True
     )
