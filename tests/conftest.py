@@ -1,7 +1,7 @@
 """Fixtures of all tests."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +11,13 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests import brief_benchmarks, compiled_routes, hypothesis_constants, static_files_once
+from tests import (
+    brief_benchmarks,
+    compiled_routes,
+    hypothesis_constants,
+    missing_compiler,
+    static_files_once,
+)
 from tests.fakes.fake_backend import FakeBackend, make_models
 from tests.tuning.scripted_service import RecordingAdapters, make_service
 from tuning.service import TuningService
@@ -22,6 +28,16 @@ static_files_once.remember()
 hypothesis_constants.ignore_modules()
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read once, when any test imports Triton
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    report = yield
+    if report.failed and call.excinfo:
+        missing_compiler.skip_if_it_is_the_cause(report, call.excinfo.value)
+    return report
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -1,5 +1,6 @@
 """The file system of a folder: free bytes and files, write permission, support of symbolic links."""
 
+import contextlib
 import os
 import tempfile
 from dataclasses import dataclass
@@ -63,8 +64,7 @@ def try_writing(folder: Path) -> tuple[str, bool]:
 
 
 def supports_links(folder: Path) -> bool:
-    try:
-        (folder / "link").symlink_to("file")
-    except OSError:
-        return False
-    return True
+    link = folder / "link"
+    with contextlib.suppress(OSError):
+        link.symlink_to("file")
+    return link.is_symlink()

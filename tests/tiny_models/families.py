@@ -12,9 +12,12 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForSeq2SeqLM, PreTrainedModel
 
 from inference.model.load.loader import choose_attention
+from tests.missing_compiler import has_compiler
 
 DEVICE = os.environ.get("TINY_DEVICE", "cpu")
-needs_fused = pytest.mark.skipif(DEVICE != "cpu", reason="the fused runner computes on the CPU only")
+needs_fused = pytest.mark.skipif(
+    DEVICE != "cpu" or not has_compiler(), reason="the fused runner needs the CPU and a compiler"
+)
 VOCAB = 97
 CONTEXT = 128
 LLAMA = {
