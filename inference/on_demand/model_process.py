@@ -187,7 +187,7 @@ class ModelProcess:
     def _read(self, output: IO[bytes]) -> None:
         """Read what the child prints until it ends. On a thread of its own."""
         for printed in output:
-            text = printed.decode(errors="replace").rstrip("\n")
+            text = printed.decode(errors="replace").rstrip("\r\n")
             if text.startswith(NO_MEMORY):
                 self._problem = text.removeprefix(OWN_NAME)
             if not (text.startswith("{") and self._note(text)):

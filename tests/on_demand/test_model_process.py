@@ -41,13 +41,16 @@ def test_a_refusal_of_the_checks_shows_no_folder_of_the_server(
     }
     report = json.dumps({"findings": [finding]})
     program = tmp_path / "serve_model.py"
-    program.write_text(f"print({report!r})\nraise SystemExit(1)\n")
+    line = "import sys; sys.stdout.buffer.write(b'a line of Windows\\r\\n'); sys.stdout.flush()"
+    program.write_text(f"{line}\nprint({report!r})\nraise SystemExit(1)\n")
     monkeypatch.setattr(model_process, "PROGRAM", program)
     with pytest.raises(LoadFailed) as raised:
         asyncio.run(make_process(tmp_path).start())
     sentence = "weights needs model-00002.safetensors, and there is 1 of 2 files: copy the missing files into"
     assert str(raised.value) == f"m: {sentence} m"
-    assert f"[m] {sentence} /srv/models/m" in capfd.readouterr().err, "the log names the folder"
+    log = capfd.readouterr().err
+    assert f"[m] {sentence} /srv/models/m" in log, "the log names the folder"
+    assert "[m] a line of Windows\n[m]" in log
 
 
 def start_program(text: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> str:
