@@ -179,6 +179,8 @@ def merge_headers(names: Sequence[str], sizes: Sequence[int], headers: Sequence[
         if why := shard_error(header, size, number, len(names)):
             raise NotGguf(f"{name}, which {why}")
     count = sum(header.num_tensors for header in headers)
+    if not count:
+        raise NotGguf(f"{names[0]}, which has no tensors: it is a vocabulary without a model")
     if wrong := {header.numbers.get(SPLIT_TENSORS, count) for header in headers} - {count}:
         files = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
         raise NotGguf(f"{files}, which have {count} tensors, but their model has {wrong.pop()}")

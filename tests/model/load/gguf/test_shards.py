@@ -9,8 +9,14 @@ import pytest
 import torch
 
 from inference.errors import BadRequest
-from inference.model.load.gguf.header import NotGguf
-from inference.model.load.gguf.shards import merge_files, open_as_one_file, shard_names, shard_paths
+from inference.model.load.gguf.header import GgufHeader, NotGguf
+from inference.model.load.gguf.shards import (
+    merge_files,
+    merge_headers,
+    open_as_one_file,
+    shard_names,
+    shard_paths,
+)
 from inference.model.load.loader import LoadedModel, load
 from settings.groups import ModelSettings
 from tests.tiny_models import tiny
@@ -127,6 +133,11 @@ def test_shards_that_lack_tensors_are_refused(split: Split) -> None:
     first, other = split(8), split(7, "other.gguf")
     shard_paths(first)[2].write_bytes(shard_paths(other)[2].read_bytes())
     assert "tiny-00001-of-00003.gguf to tiny-00003-of-00003.gguf, which have 23 tensors" in refusal(first)
+
+
+def test_a_vocabulary_without_a_model_is_refused() -> None:
+    with pytest.raises(NotGguf, match=r"a\.gguf, which has no tensors"):
+        merge_headers(["a.gguf"], [99], [GgufHeader(0, tensors=[])])
 
 
 @pytest.mark.parametrize(
