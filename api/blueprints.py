@@ -19,7 +19,7 @@ from api import (
     tinker,
     tuning,
 )
-from api.management import llama_cpp, model_loading, sglang, sleep_mode
+from api.management import llama_cpp, model_loading, sglang, sleep_mode, transformers_serve
 from inference.metrics import Metrics
 from inference.models import Models
 from settings.groups import ServerSettings
@@ -29,6 +29,7 @@ MAKE_BLUEPRINTS: tuple[Callable[[Models, ServerSettings], Blueprint], ...] = (
     openai.make_blueprint,
     tgi.make_blueprint,
     sglang.make_blueprint,
+    transformers_serve.make_blueprint,
     llama_cpp.make_blueprint,
     h2ogpt.make_blueprint,
     model_loading.make_blueprint,

@@ -15,6 +15,7 @@ from flask import request
 from api.body.json_body import read_struct
 from api.body.large_json import WHOLE_BODY
 from api.openai.errors import InvalidBody, InvalidParameter
+from api.openai.generation_config import apply_generation_config
 from api.openai.messages import parse_messages, parse_tools
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.openai.protocol.completion import CompletionRequest
@@ -57,6 +58,7 @@ def read_request(struct_type: type[T], strict: bool = False) -> T:
 def completion_requests(
     body: CompletionRequest, info: ModelInfo, settings: ServerSettings
 ) -> list[GenerationRequest]:
+    body = apply_generation_config(body)
     check(body)
     max_tokens = DEFAULT_COMPLETION_TOKENS if body.max_tokens is None else body.max_tokens
     generation_request = _request_without_prompt(body, body.logprobs, max_tokens, info, settings)
@@ -82,6 +84,7 @@ def chat_request(
     field       the conversation's field in error messages
     sent_tools  body.tools as the client's JSON has them, if it has them
     """
+    body = apply_generation_config(body)
     check(body)
     max_tokens = requested_max_tokens(body)
     if max_tokens is None:

@@ -35,6 +35,7 @@ TAGS = {
     "sleep_mode": Tag("Sleep mode", "Gives the memory of the model back for a while, as vLLM does."),
     "h2ogpt": Tag("h2oGPT", "The system information that h2oGPT has under this name."),
     "sglang": Tag("SGLang", "LoRA adapters, as SGLang loads and unloads them."),
+    "transformers_serve": Tag("transformers", "What `transformers chat` asks before it chats."),
     "neodim": Tag("Neodim", "Neodim's own route is POST /generate, listed under Shared paths."),
     "tinker": Tag("Tinker", "Training runs whose loop, losses and rewards are in the client."),
     "shared": Tag("Shared paths", "Paths that two of the APIs have. The fields of the body select the API."),

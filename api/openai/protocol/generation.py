@@ -111,6 +111,8 @@ class SamplingFields(ConstraintFields, kw_only=True):
     skip_special_tokens            false: include special tokens in the text
     priority                       must be 0
     cache_salt                     the prefix cache is shared with requests of the same salt only
+    generation_config              transformers' GenerationConfig, as an object or as text, for fields that
+                                   are null; without do_sample the answer is greedy
     """
 
     seed: int | None = None
@@ -131,6 +133,7 @@ class SamplingFields(ConstraintFields, kw_only=True):
     skip_special_tokens: bool | None = None
     priority: int | None = None
     cache_salt: str | None = None
+    generation_config: dict[str, Any] | str | None = None
 
 
 class CommonRequest(SamplingFields, kw_only=True):
