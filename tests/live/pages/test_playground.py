@@ -5,6 +5,12 @@ from selenium.webdriver import ActionChains, Keys
 
 from tests.live.pages.browser_page import DIALECTS, SENT_TO, Page
 
+# Whether the page is scrolled, and to its end.
+PLACE = """
+    const main = document.querySelector(".main");
+    return [main.scrollTop > 0, main.scrollHeight - main.clientHeight - main.scrollTop < 2];
+"""
+
 pytestmark = pytest.mark.slow
 
 
@@ -65,6 +71,19 @@ def test_an_answer_is_shown_while_it_grows(page: Page) -> None:
     page.until(lambda: len(page.answer_texts[0]) > len(first) + 40)
     assert page.running and "tokens/s" in page.find("#speed").text
     assert page.answer_texts[0].startswith(first[:10])
+
+
+def test_the_end_of_an_answer_stays_in_view_until_the_reader_scrolls_away(page: Page) -> None:
+    page.write("Prompt", "\n" * 40 + "The capital of France is")
+    long_answer(page)
+    (first,) = page.answer_texts
+    page.until(lambda: len(page.answer_texts[0]) > len(first) + 400)
+    assert page.running and page.browser.execute_script(PLACE) == [True, True]
+    page.browser.execute_script("document.querySelector('.main').scrollTop = 0")
+    (first,) = page.answer_texts
+    page.until(lambda: len(page.answer_texts[0]) > len(first) + 40)
+    assert page.running and page.browser.execute_script(PLACE) == [False, False]
+    page.press("stop")
 
 
 def test_stop_ends_the_answer_and_keeps_it(page: Page) -> None:
