@@ -18,6 +18,7 @@ READ_WHOLE = re.compile(
     r"((generation_)?config|tokenizer\w*|special_tokens_map|added_tokens|vocab|merges|chat_template)\.\w+"
 )
 MAX_SMALL_BYTES = 256_000_000
+SENTENCE_MODULE = re.compile(r"\d+_\w+/config\.json")  # how sentence-transformers pools hidden states
 OTHER_FRAMEWORKS = ("pytorch_model", "tf_model", "flax_model", "consolidated")
 
 
@@ -131,7 +132,8 @@ def refuse_large_files(sizes: Mapping[str, int]) -> None:
 def is_small_file(name: str) -> bool:
     folder, _, file = name.rpartition("/")
     has_small_name = file.endswith(SMALL_SUFFIXES) and not file.startswith(OTHER_FRAMEWORKS)
-    return has_small_name and folder in ("", "additional_chat_templates")
+    is_module = SENTENCE_MODULE.fullmatch(name) is not None
+    return is_module or (has_small_name and folder in ("", "additional_chat_templates"))
 
 
 def find_shard_names(names: Iterable[str]) -> set[str]:

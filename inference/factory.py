@@ -34,6 +34,7 @@ from inference.model.batch import Runner
 from inference.model.forward_pass.pooling import embedding_sizes
 from inference.model.load import loader
 from inference.model.load.formats import model_folder
+from inference.model.load.sentence_transformers import EmbeddingMethod, read_embedding_method
 from inference.model.load.weights_digest import weights_digest
 from inference.model.load_recipe import make_recipe
 from inference.model.memory_usage import MemoryUsage, free_adapter_bytes
@@ -55,6 +56,8 @@ class LoadedEngine:
     executor       the processes that compute the model; closed by the Backend, or by a caller without one
     engine_thread  the thread on which the model was loaded and must compute
     folder         the folder of the model's files
+
+    embedding_method: how the model makes embeddings.
     """
 
     loaded_model: loader.LoadedModel
@@ -66,6 +69,7 @@ class LoadedEngine:
     model_settings: ModelSettings
     engine_settings: EngineSettings
     weights_digest: str
+    embedding_method: EmbeddingMethod
 
     @property
     def cache_config(self) -> CacheConfig:
@@ -130,16 +134,19 @@ def open_engine(
     engine_thread.run(partial(triton_sampling.warm_up, model.device, model.dtype, loaded_model.vocab))
     runner = executor.wrap_runner(selected_runner.runner)
     needs_chunks = engine_settings.deterministic and selected_runner.runner_kind not in BATCH_INVARIANT
+    chunk_size = CHUNK_SIZE if needs_chunks else 0
+    embedding_method = read_embedding_method(model_folder(folder))
     return LoadedEngine(
         loaded_model,
         selected_runner,
-        create_engine(runner, sampler, engine_settings, CHUNK_SIZE if needs_chunks else 0, draft_model),
+        create_engine(runner, sampler, engine_settings, chunk_size, draft_model, embedding_method),
         executor,
         engine_thread,
         model_folder(folder),
         model_settings,
         engine_settings,
         weights_digest(folder),
+        embedding_method,
     )
 
 
@@ -149,6 +156,7 @@ def create_engine(
     settings: EngineSettings,
     prefill_chunk_size: int,
     draft_model: DraftModel | None,
+    embedding_method: EmbeddingMethod,
 ) -> Engine:
     """The engine of a runner, as the settings say. prefill_chunk_size, draft_model: see Engine."""
     ratio = settings.waiting_served_ratio
@@ -163,6 +171,7 @@ def create_engine(
             speculate=settings.speculate,
             prefill_chunk_size=prefill_chunk_size,
             draft_model=draft_model,
+            pools_last_tokens=embedding_method.pools_last_token,
         ),
     )
 
@@ -203,6 +212,8 @@ def open_backend(
 
 def describe_model(loaded_engine: LoadedEngine, model_id: str) -> BackendModel:
     loaded_model, runner = loaded_engine.loaded_model, loaded_engine.selected_runner.runner
+    method = loaded_engine.embedding_method
+    has_embeddings = runner.capabilities.pooling and not method.why_not
     return BackendModel(
         id=model_id,
         tokenizer=loaded_model.tokenizer,
@@ -210,7 +221,8 @@ def describe_model(loaded_engine: LoadedEngine, model_id: str) -> BackendModel:
         vocab=loaded_model.vocab,
         eos_token_ids=loaded_model.stop_token_ids,
         is_encoder_decoder=loaded_model.is_encoder_decoder,
-        embedding_sizes=embedding_sizes(loaded_model.model) if runner.capabilities.pooling else (),
+        embedding_sizes=embedding_sizes(loaded_model.model) if has_embeddings else (),
+        embedding_method=method,
         details={
             "dtype": loaded_model.dtype,
             "device": loaded_model.device,

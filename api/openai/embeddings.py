@@ -85,8 +85,8 @@ def create_embedding(models: Models) -> Response:
 def _submit(inputs: Inputs, served: Served) -> Stream:
     try:
         return served.embed(inputs)
-    except NotImplementedHere:
-        raise unsupported_api("Embeddings") from None
+    except NotImplementedHere as error:
+        raise unsupported_api("Embeddings", error.message) from None
 
 
 def _vector_format(body: EmbeddingRequest) -> VectorFormat:

@@ -49,9 +49,9 @@ class InvalidBody(InvalidParameter):
     type: ClassVar[str] = "Bad Request"
 
 
-def unsupported_api(api: str) -> InvalidParameter:
-    """vLLM's error for an API that the served model does not support."""
-    return InvalidParameter(f"The model does not support {api} API")
+def unsupported_api(api: str, reason: str = "") -> InvalidParameter:
+    """vLLM's error for an API that the served model does not support, with the reason if there is one."""
+    return InvalidParameter(f"The model does not support {api} API" + (f": {reason}" if reason else ""))
 
 
 def error_before_start(error: ServerError) -> tuple[int, ErrorResponse]:

@@ -30,7 +30,7 @@ def embed(backend: Backend, settings: ServerSettings) -> Response:
     body = read_request(EmbedRequest)
     info = backend.info()
     if body.prompt_name is not None:
-        raise InvalidInput("`prompt_name` must be null: the model has no prompts of its own")
+        raise InvalidInput("`prompt_name` must be null: write the prompt in front of `inputs`")
     check_size(body.dimensions, "dimensions", info)
     texts = [body.inputs] if isinstance(body.inputs, str) else body.inputs
     if not all(texts) or not texts:

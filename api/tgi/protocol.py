@@ -210,7 +210,7 @@ class EmbedRequest(Struct):
     dimensions            size of the vectors: one that the model allows; default: its full size
     truncate              shorten a text that is longer than the model's limit; default: false
     truncation_direction  the end that is cut; default: right
-    prompt_name           must be null: the model has no prompts of its own
+    prompt_name           must be null: write the prompt in front of `inputs`
     """
 
     inputs: str | list[str]

@@ -18,6 +18,7 @@ class EngineOptions:
     prefill_chunk_size  fixed size of prompt chunks, whatever else runs; disables speculative decoding.
                         0: chunks fill the token budget
     draft_model         writes the drafts; None: they are n-grams of the text
+    pools_last_tokens   an embedding is the hidden state of a text's last token; False: the mean of all
     """
 
     max_batch_tokens: int
@@ -27,3 +28,4 @@ class EngineOptions:
     speculate: int = 0
     prefill_chunk_size: int = 0
     draft_model: DraftModel | None = None
+    pools_last_tokens: bool = False

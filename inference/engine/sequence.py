@@ -125,6 +125,7 @@ class Sequence:
     submission           of those that end one request together: its group, or the id of the first of them
     priority             GENERATING or POOLING: a sequence delays none of a more urgent priority
     pooling              its hidden states are summed and no token is sampled: it yields an embedding
+    pools_last_token     only the hidden state of its last token counts
     pooled_sum           the sum of the hidden states computed so far, if it is pooled
     token_ids            prompt (for an encoder-decoder model: the decoder's start ids), then answer
     encoder_ids          the encoder's input; empty for a decoder-only model
@@ -181,6 +182,7 @@ class Sequence:
     num_pending_tokens: int = 0
     priority: int = GENERATING
     pooling: bool = False
+    pools_last_token: bool = False
     pooled_sum: PooledSum | None = None
     banned_tokens: BannedTokens | None = field(init=False, default=None)
     sampling_plan: SamplingPlan | None = field(init=False, default=None)
@@ -265,13 +267,13 @@ class Sequence:
 
     @property
     def embedding(self) -> tuple[tuple[float, ...], float]:
-        """The mean of its hidden states, scaled to length 1, and its length before that.
+        """The mean of its pooled hidden states, scaled to length 1, and its length before that.
 
         Empty before all are computed.
         """
         if self.pooled_sum is None or self.num_uncomputed_tokens:
             return (), 0.0
-        num_tokens = len(self.encoder_ids or self.token_ids)
+        num_tokens = 1 if self.pools_last_token else len(self.encoder_ids or self.token_ids)
         return tuple(self.pooled_sum.unit), self.pooled_sum.length / num_tokens
 
     def clear_placement(self) -> None:

@@ -79,7 +79,7 @@ class LocalBackend:
             max_input_tokens=settings.max_input_tokens,
             special_tokens_in=settings.special_tokens_in,
         )
-        self._embedding_inputs = EmbeddingInputs(self._input_processor)
+        self._embedding_inputs = EmbeddingInputs(self._input_processor, model.embedding_method)
         self._engine_probe = EngineProbe(engine, token_id=next(iter(self._vocabulary.anchor_ids), 0))
         self._grammar_stage = GrammarStage(compiler)
         chat_template = self._input_processor.chat_template

@@ -4,6 +4,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from inference.model.load.sentence_transformers import GENERATOR, EmbeddingMethod
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BackendModel:
@@ -15,6 +17,7 @@ class BackendModel:
     eos_token_ids       its end tokens
     is_encoder_decoder  the prompt goes to the encoder and takes no context from the answer
     embedding_sizes     see ModelInfo
+    embedding_method    how embeddings are made of texts
     details             further properties for ModelInfo
     """
 
@@ -25,4 +28,5 @@ class BackendModel:
     eos_token_ids: frozenset[int]
     is_encoder_decoder: bool = False
     embedding_sizes: Sequence[int] = ()
+    embedding_method: EmbeddingMethod = GENERATOR
     details: Mapping[str, str] = field(default_factory=dict)

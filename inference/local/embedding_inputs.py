@@ -9,6 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from inference.errors import BadRequest, TooLong
 from inference.local.input_processor import InputProcessor, check_unicode
+from inference.model.load.sentence_transformers import GENERATOR, EmbeddingMethod
 from inference.types import GenerationRequest
 from inference.validation import check_ids
 
@@ -20,14 +21,15 @@ EmbeddingInput = str | Sequence[int]
 
 
 class EmbeddingInputs:
-    """Tokenizes the inputs for one model."""
+    """Tokenizes the inputs for one model. method: how it makes embeddings."""
 
-    def __init__(self, input_processor: InputProcessor) -> None:
+    def __init__(self, input_processor: InputProcessor, method: EmbeddingMethod = GENERATOR) -> None:
         self._input_processor = input_processor
+        self.method = method
         self._tokenizing_thread = ThreadPoolExecutor(1, thread_name_prefix="tokenize")
 
     def token_ids(self, inputs: Sequence[EmbeddingInput]) -> list[TokenIds]:
-        """The token ids of each input, tokenized like a prompt. Raises BadRequest, TooLong."""
+        """The token ids of each input, tokenized as the method says. Raises BadRequest, TooLong."""
         if not 0 < len(inputs) <= MAX_INPUTS:
             raise BadRequest("input", f"must hold 1 to {MAX_INPUTS} texts", len(inputs))
         if len(inputs) <= CHUNK_INPUTS:
@@ -41,9 +43,10 @@ class EmbeddingInputs:
     def _chunk_ids(self, inputs: Sequence[EmbeddingInput]) -> list[TokenIds]:
         for value in inputs:
             self._check(value)
-        texts = [value for value in inputs if isinstance(value, str)]
+        texts = [self.method.prompt + value for value in inputs if isinstance(value, str)]
         try:
-            ids_of_texts = iter(self._input_processor.texts_token_ids(texts))
+            special = self.method.adds_special_tokens or None
+            ids_of_texts = iter(self._input_processor.texts_token_ids(texts, special))
             return [
                 next(ids_of_texts) if isinstance(value, str) else self._prompt_ids(value) for value in inputs
             ]

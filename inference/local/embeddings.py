@@ -117,6 +117,8 @@ def embed_inputs(
     engine: Engine, embedding_inputs: EmbeddingInputs, inputs: Sequence[EmbeddingInput]
 ) -> EmbeddingStream:
     """Start computing the inputs' embeddings. Raises BadRequest, NotImplementedHere, TooLong, Unavailable."""
+    if embedding_inputs.method.why_not:
+        raise NotImplementedHere(f"this model makes no embeddings here: {embedding_inputs.method.why_not}")
     if not engine.core.runner.capabilities.pooling:
         raise NotImplementedHere(
             "this model does not return hidden states of its tokens, so it cannot compute embeddings"

@@ -57,9 +57,13 @@ class InputProcessor:
         """
         return self._check_length(self._encode_prompt(request)[-truncation(request) :], request)
 
-    def texts_token_ids(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+    def texts_token_ids(
+        self, texts: Sequence[str], add_special_tokens: bool | None = None
+    ) -> list[tuple[int, ...]]:
         """The ids of prompts without an answer, by one call of the tokenizer. Raises BadRequest, TooLong."""
-        requests = [GenerationRequest(text, max_tokens=0) for text in texts]
+        requests = [
+            GenerationRequest(text, max_tokens=0, add_special_tokens=add_special_tokens) for text in texts
+        ]
         if not requests or self.special_tokens_in == "none":  # no token crosses the parts of such a text
             return [self.prompt_token_ids(request) for request in requests]
         prompts = [self._prompt_text(request, self.max_chars)[0].text for request in requests]

@@ -99,6 +99,7 @@ class Batch:
     window_tables            the same for each of Runner.window_groups
     pending_tokens           token ids that the host does not know yet; `token_ids` has 0 in their place
     pooled_rows      (P,)    indices i of the rows whose hidden states are summed: see Runner.hidden_sums
+    pools_last_tokens        the sum of a pooled row is the hidden state of its last token alone
     adapter_ids      (R,)    number of each row's adapter, 0: none; empty if no row has one
     """
 
@@ -114,6 +115,7 @@ class Batch:
     page_table: Sequence[Sequence[int]] = ()
     pending_tokens: PendingTokens | None = None
     pooled_rows: list[int] = field(default_factory=list)
+    pools_last_tokens: bool = False
     window_tables: list[GroupTable] = field(default_factory=list)
     adapter_ids: list[int] = field(default_factory=list)
 

@@ -202,7 +202,8 @@ class FakeRunner:
 
     def _hidden_sum(self, batch: Batch, index: int) -> list[float]:
         start, end = batch.query_start_loc[index : index + 2]
-        return hidden_sum(self.encoder_inputs[batch.rows[index]] or batch.token_ids[start:end])
+        token_ids = self.encoder_inputs[batch.rows[index]] or batch.token_ids[start:end]
+        return hidden_sum(token_ids[-1:] if batch.pools_last_tokens else token_ids)
 
     def _logits(self, batch: Batch) -> torch.Tensor:
         logits = []
@@ -281,13 +282,17 @@ class Bench:
         max_batch_tokens: int = 32,
         max_queued_tokens: int = 1_000_000,
         speculate: int = 0,
+        pools_last_tokens: bool = False,
     ) -> None:
         self.runner = runner
         self.engine = Engine(
             runner,
             GreedySampler(),
             EngineOptions(
-                max_batch_tokens=max_batch_tokens, max_queued_tokens=max_queued_tokens, speculate=speculate
+                max_batch_tokens=max_batch_tokens,
+                max_queued_tokens=max_queued_tokens,
+                speculate=speculate,
+                pools_last_tokens=pools_last_tokens,
             ),
         )
         self.probe = EngineProbe(self.engine)

@@ -56,6 +56,18 @@ def test_an_embedding_is_the_mean_over_all_chunks(
 
 
 @pytest.mark.parametrize("shape", ({}, {"chunked_prefill": False}, {"encoder_decoder": True}))
+def test_an_embedding_may_be_the_state_of_the_last_token(shape: dict[str, bool]) -> None:
+    bench = Bench(FakeRunner(**shape), max_batch_tokens=4, pools_last_tokens=True)
+    answer_sink = bench.submit((4, 5, 6), 30)
+    sinks, _ = submit(bench, *TEXTS)
+    bench.run_until_idle()
+    check_embeddings(sinks, [text[-1:] for text in TEXTS])
+    for sink, text in zip(sinks, TEXTS, strict=True):
+        assert last_output(sink).embedding_norm == pytest.approx(math.hypot(*hidden_sum(text[-1:])))
+    assert answer_sink.token_ids == bench.expected_ids((4, 5, 6), 30)
+
+
+@pytest.mark.parametrize("shape", ({}, {"chunked_prefill": False}, {"encoder_decoder": True}))
 def test_answers_and_embeddings_share_steps_and_change_nothing_in_each_other(
     make_bench: MakeBench, shape: dict[str, bool]
 ) -> None:

@@ -35,6 +35,15 @@ def test_only_files_that_loading_reads_are_planned(tiny_repo: fake_hub.Repo, loo
     }
 
 
+def test_the_config_of_a_pooling_module_is_planned(tiny_repo: fake_hub.Repo, look_up: LookUp) -> None:
+    for name in ("modules.json", "1_Pooling/config.json", "2_Dense/model.safetensors", "onnx/config.json"):
+        (tiny_repo.folder / name).parent.mkdir(exist_ok=True)
+        (tiny_repo.folder / name).write_text("{}")
+    names = {file.name for file in look_up().files}
+    assert {"modules.json", "1_Pooling/config.json"} <= names
+    assert not {"2_Dense/model.safetensors", "onnx/config.json"} & names
+
+
 def test_a_look_up_fetches_no_weights(
     fake: fake_hub.FakeHub, tiny_repo: fake_hub.Repo, look_up: LookUp
 ) -> None:

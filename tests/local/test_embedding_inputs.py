@@ -9,6 +9,7 @@ import pytest
 from inference.errors import BadRequest, TooLong
 from inference.local.embedding_inputs import CHUNK_INPUTS, EmbeddingInputs
 from inference.local.input_processor import InputProcessor
+from inference.model.load.sentence_transformers import EmbeddingMethod
 from inference.text.vocabulary import Vocabulary
 from inference.types import GenerationRequest
 from settings.groups import SpecialTokensIn
@@ -35,6 +36,14 @@ def test_each_input_has_the_ids_of_a_prompt(special_tokens_in: SpecialTokensIn) 
     assert ids == [processor.prompt_token_ids(GenerationRequest(value, max_tokens=0)) for value in inputs]
 
 
+def test_an_embedding_models_texts_have_its_prompt_and_all_special_tokens() -> None:
+    processor = make_processor()
+    method = EmbeddingMethod(adds_special_tokens=True, prompt="a ")
+    ids = EmbeddingInputs(processor, method).token_ids(["the fox", [5, 6]])
+    request = GenerationRequest("a the fox", max_tokens=0, add_special_tokens=True)
+    assert ids == [processor.prompt_token_ids(request), (5, 6)]
+
+
 @pytest.mark.parametrize(
     ("value", "error"), (("", BadRequest), ("\ud800", BadRequest), ("the fox " * 20, TooLong))
 )
@@ -47,9 +56,9 @@ def test_many_inputs_of_several_requests_are_tokenized_on_one_thread() -> None:
     processor, threads = make_processor(), set()
     texts_token_ids = processor.texts_token_ids
 
-    def record_thread(texts: Any) -> Any:
+    def record_thread(*args: Any) -> Any:
         threads.add(threading.get_ident())
-        return texts_token_ids(texts)
+        return texts_token_ids(*args)
 
     processor.texts_token_ids = record_thread  # type: ignore[method-assign]
     inputs = EmbeddingInputs(processor)

@@ -43,7 +43,8 @@ class EncoderDecoderRunner(ContiguousRunner):
         self.encode(batch)
         if batch.pooled_rows:
             states = [self.encoder_states[batch.rows[i]] for i in batch.pooled_rows]
-            self.hidden_sums = torch.stack([each.float().sum(0) for each in states])
+            pooled = [each[-1:] for each in states] if batch.pools_last_tokens else states
+            self.hidden_sums = torch.stack([each.float().sum(0) for each in pooled])
             batch = replace(batch, pooled_rows=[])  # the decoder's states are not summed
         return super().forward(batch)
 

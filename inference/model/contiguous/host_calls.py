@@ -13,6 +13,7 @@ import torch
 from inference.model.batch import Batch
 from inference.model.contiguous.call import ForwardCall
 from inference.model.device_copy import lists_to_device
+from inference.model.forward_pass.pooling import pooled_span
 from inference.model.forward_pass.step_adapters import StepAdapters, padded_adapters
 
 ONE_ROW = -1  # as max_padding: every row has a call of its own
@@ -144,7 +145,8 @@ def build_host_call(batch: Batch, members: list[int], logits_of_row: list[list[t
         real += range(at, at + count)
         counts_before.add(batch.seq_lens[i] - count)
         if i in batch.pooled_rows:
-            pooled_spans[i] = at, at + count
+            first_pooled, end_pooled = pooled_span(batch, i)
+            pooled_spans[i] = at + first_pooled - start, at + end_pooled - start
         for token, position in logits_of_row[i]:
             logits_indices.append(at + token - start)
             logits_positions.append(position)

@@ -1,7 +1,8 @@
 """Pooling: the sums of hidden states from which embeddings are made.
 
 The hidden states are those of the last layer after the final norm; for an encoder-decoder model those of its
-encoder. They are summed in float32, so that the chunks of a text add up. Knows nothing of text.
+encoder. They are summed in float32, so that the chunks of a text add up. Where only the last token of a text
+counts, its hidden state is the sum. Knows nothing of text.
 """
 
 from collections.abc import Sequence
@@ -76,10 +77,16 @@ def sum_rows(states: Tensor, spans: Sequence[Span]) -> Tensor:
 
 
 def pooled_spans(batch: Batch) -> list[Span]:
-    """The tokens of each of the batch's pooled rows."""
-    return [(batch.query_start_loc[row], batch.query_start_loc[row + 1]) for row in batch.pooled_rows]
+    """The tokens of each of the batch's pooled rows whose hidden states are summed."""
+    return [pooled_span(batch, row) for row in batch.pooled_rows]
 
 
-def sum_hidden_states(submodel: Any, ids: Sequence[int], device: torch.device, **kwargs: Any) -> Tensor:
-    """The sum (d,) over all tokens of ids, which the submodel computes alone."""
-    return submodel(input_ids=torch.tensor([ids], device=device), **kwargs)[0][0].float().sum(0)
+def pooled_span(batch: Batch, row: int) -> Span:
+    """The tokens of the row i whose hidden states are summed."""
+    start, end = batch.query_start_loc[row], batch.query_start_loc[row + 1]
+    return (end - 1, end) if batch.pools_last_tokens else (start, end)
+
+
+def hidden_states(submodel: Any, ids: Sequence[int], device: torch.device, **kwargs: Any) -> Tensor:
+    """The hidden states (T, d) of ids in float32, which the submodel computes alone."""
+    return submodel(input_ids=torch.tensor([ids], device=device), **kwargs)[0][0].float()

@@ -13,7 +13,7 @@ from transformers import PreTrainedModel
 from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, RunnerCapabilities, Swap
 from inference.model.forward_pass.forward_context import ForwardContext, set_forward_context
 from inference.model.forward_pass.forward_signature import accepts
-from inference.model.forward_pass.pooling import get_submodel, sum_hidden_states
+from inference.model.forward_pass.pooling import get_submodel, hidden_states
 from inference.model.forward_pass.step_adapters import uniform_adapters
 from inference.model.kv_cost import WindowGroup
 from inference.model.load.generation_config import decoder_start_ids, vocab_size_of
@@ -66,22 +66,24 @@ class UncachedRunner:
             ]
             logits += [self.compute(row, positions, adapter_id)] if positions else []
         if batch.pooled_rows:
-            counts = batch.num_computed_tokens
-            sums = [self.hidden_sum(batch.rows[i], counts[i]) for i in batch.pooled_rows]
+            counts, last_only = batch.num_computed_tokens, batch.pools_last_tokens
+            sums = [self.hidden_sum(batch.rows[i], counts[i], last_only) for i in batch.pooled_rows]
             self.hidden_sums = torch.stack(sums)
         return torch.cat(logits)
 
-    def hidden_sum(self, row: int, num_computed: int) -> torch.Tensor:
-        """What the row's last chunk adds to the sum of its hidden states.
+    def hidden_sum(self, row: int, num_computed: int, last_only: bool) -> torch.Tensor:
+        """What the row's last chunk adds to the sum of its hidden states; last_only: that of its last token.
 
         A chunk may also change the states of the tokens before it. An encoder's input is not chunked.
         """
         kwargs = {"use_cache": False} if accepts(self.submodel, "use_cache") else {}
         ids, device = self.encoder_inputs[row] or self.rows[row], self.model.device
-        hidden_sum = sum_hidden_states(self.submodel, ids, device, **kwargs)
+        states = hidden_states(self.submodel, ids, device, **kwargs)
+        if last_only:
+            return states[-1]
         if not num_computed:
-            return hidden_sum
-        return hidden_sum - sum_hidden_states(self.submodel, ids[:num_computed], device, **kwargs)
+            return states.sum(0)
+        return states.sum(0) - hidden_states(self.submodel, ids[:num_computed], device, **kwargs).sum(0)
 
     def compute(self, row: int, positions: list[int], adapter_id: int) -> torch.Tensor:
         """The logits (W, V) of a row at W ascending positions."""

@@ -116,7 +116,8 @@ def test_a_model_without_embeddings_does_not_support_them(client: FlaskClient, b
     """A status of 5xx would make OpenAI's clients send the request again."""
     backend.error = NotImplementedHere("this model makes no embeddings")
     response = client.post(EMBEDDINGS, json={"input": "a"})
-    refusal(response, 400, "The model does not support Embeddings API", "BadRequestError")
+    message = "The model does not support Embeddings API: this model makes no embeddings"
+    refusal(response, 400, message, "BadRequestError")
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,7 @@ def test_a_long_text_is_cut_at_the_end_that_the_request_names(direction: Any, to
         ),
         (
             {"inputs": "a", "prompt_name": "query"},
-            "Input validation error: `prompt_name` must be null: the model has no prompts of its own",
+            "Input validation error: `prompt_name` must be null: write the prompt in front of `inputs`",
         ),
     ],
 )

@@ -100,12 +100,16 @@ class Collector:
 
 
 def embed(
-    runner: Runner, texts: Sequence[Sequence[int]], prompts: Sequence[Sequence[int]] = ()
+    runner: Runner,
+    texts: Sequence[Sequence[int]],
+    prompts: Sequence[Sequence[int]] = (),
+    pools_last_tokens: bool = False,
 ) -> tuple[list[Vector], list[list[int]]]:
     """The embeddings of the texts, and the greedy answers to prompts that are computed beside them."""
-    engine = Engine(
-        runner, Sampler(runner.vocab), EngineOptions(max_batch_tokens=BUDGET, max_queued_tokens=10_000)
+    options = EngineOptions(
+        max_batch_tokens=BUDGET, max_queued_tokens=10_000, pools_last_tokens=pools_last_tokens
     )
+    engine = Engine(runner, Sampler(runner.vocab), options)
     pooled, generated = [Collector() for _ in texts], [Collector() for _ in prompts]
     engine.submit([make_request(tuple(ids), 12, Sampling(greedy=True)) for ids in prompts], generated)
     engine.step()
@@ -114,8 +118,10 @@ def embed(
     return [each.embedding for each in pooled], [each.token_ids for each in generated]
 
 
-def reference_vector(model: PreTrainedModel, ids: Sequence[int]) -> torch.Tensor:
-    """The hidden states that transformers itself reports; of the encoder, if there is one."""
+def reference_vector(
+    model: PreTrainedModel, ids: Sequence[int], first_pooled: int | None = None
+) -> torch.Tensor:
+    """Of the hidden states that transformers itself reports; of the encoder, if there is one."""
     text = torch.tensor([ids])
     with torch.inference_mode():
         if model.config.is_encoder_decoder:
@@ -123,7 +129,7 @@ def reference_vector(model: PreTrainedModel, ids: Sequence[int]) -> torch.Tensor
             states = output.encoder_last_hidden_state
         else:
             states = model(input_ids=text, output_hidden_states=True).hidden_states[-1]
-    mean = states[0].double().mean(0)
+    mean = states[0, first_pooled:].double().mean(0)
     return (mean / mean.norm()).float()
 
 
@@ -137,6 +143,12 @@ def check(vectors: Sequence[Vector], expected: Sequence[torch.Tensor], atol: flo
 def test_a_vector_is_the_mean_of_the_last_hidden_states(family: str, build: Callable[..., Runner]) -> None:
     expected = [reference_vector(tiny(family), ids) for ids in TEXTS]
     check(embed(build(tiny(family)), TEXTS)[0], expected)
+
+
+@pytest.mark.parametrize(("family", "build"), KINDS)
+def test_a_vector_may_be_the_state_of_the_last_token(family: str, build: Callable[..., Runner]) -> None:
+    expected = [reference_vector(tiny(family), ids, -1) for ids in TEXTS]
+    check(embed(build(tiny(family)), TEXTS, [(5, 6, 7)], pools_last_tokens=True)[0], expected)
 
 
 @pytest.mark.parametrize(("family", "build"), KINDS)
@@ -162,6 +174,8 @@ def test_native_code_sums_the_states_of_the_paged_runner(
     check(vectors, [torch.tensor(vector) for vector in embed(paged(model), TEXTS)[0]], atol)
     assert answer_ids == embed(fused, [], prompts)[1]
     assert vectors[0] == embed(fused, TEXTS[:1])[0][0]
+    last, _ = embed(fused, TEXTS, prompts, pools_last_tokens=True)
+    check(last, [torch.tensor(vector) for vector in embed(paged(model), TEXTS, (), True)[0]], atol)
 
 
 def test_a_model_without_hidden_states_cannot_pool() -> None:
