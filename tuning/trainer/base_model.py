@@ -182,11 +182,15 @@ def disable_dropout(model: nn.Module) -> None:
 
 
 def split_model(causal: Any, tokenizer: Any, vocab_size: int, context: int) -> BaseModel:
-    """Find the backbone of a model. Raises Unavailable if none and the output layer give its logits."""
+    """Find the backbone of a model.
+
+    Raises Unavailable if none and the output layer give its logits, or if these depend on later tokens.
+    """
     with recording_calls(causal) as called_paths:
         for backbone in (causal.base_model, causal.get_decoder()):
             base = BaseModel(causal, backbone, tokenizer, vocab_size, context, called_paths)
             if backbone is not causal and is_right_split(base):
+                check_causal(base)
                 return base
     kind = causal.config.model_type
     raise Unavailable(f"{kind} cannot be fine-tuned here: backbone and output layer do not give its logits")
@@ -199,6 +203,17 @@ def is_right_split(base: BaseModel) -> bool:
     expected = base.causal(input_ids=ids, use_cache=False).logits[0]
     output = base.hidden_states(ids, None)
     return is_close(base, base.logits(output, output.last_hidden_state[0]), expected)
+
+
+@torch.no_grad()
+def check_causal(base: BaseModel) -> None:
+    """Raise Unavailable if a hidden state depends on later tokens: rows are padded behind their end."""
+    ids = torch.tensor([PROBE_IDS], device=base.device).clamp(max=base.vocab_size - 1)
+    half = ids.shape[1] // 2
+    expected = base.hidden_states(ids[:, :half], None).last_hidden_state[0]
+    if not is_close(base, base.hidden_states(ids, None).last_hidden_state[0, :half], expected):
+        kind = base.causal.config.model_type
+        raise Unavailable(f"{kind} cannot be fine-tuned here: it reads the tokens that it shall predict")
 
 
 @torch.no_grad()

@@ -4,7 +4,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, CTRLConfig
 
-from inference.errors import BadRequest
+from inference.errors import BadRequest, Unavailable
 from tests.tiny_models.families import CONTEXT, VOCAB, tiny
 from tests.tuning.trainer.conftest import job_spec, make_data
 from tuning.trainer.base_model import BaseModel, disable_dropout, split_model
@@ -80,6 +80,12 @@ def test_the_layers_that_texts_pass_get_an_adapter(name: str, layers: tuple[str,
     trainer.create_run("a", LoraOptions(rank=4))
     with pytest.raises(BadRequest, match=r"lora_target_modules must be among .*, got 'fc1'"):
         trainer.create_run("b", LoraOptions(target_modules=("fc1",)))
+
+
+def test_a_model_that_reads_later_tokens_is_refused() -> None:
+    """It would read what it shall predict, and the padding behind it."""
+    with pytest.raises(Unavailable, match="xlnet cannot be fine-tuned here: it reads the tokens"):
+        base_of("xlnet")
 
 
 def test_a_name_that_other_modules_have_is_no_layers_name() -> None:
