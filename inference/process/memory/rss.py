@@ -68,7 +68,8 @@ def written_bytes(address: int, size: int) -> int:
     first, count = address // page_size, -(-(address % page_size + size) // page_size)
     try:
         with open("/proc/self/pagemap", "rb", buffering=0) as pagemap:
-            entries = os.pread(pagemap.fileno(), count * ENTRY_BYTES, first * ENTRY_BYTES)
+            pagemap.seek(first * ENTRY_BYTES)
+            entries = pagemap.read(count * ENTRY_BYTES)
     except OSError:
         return size
     if len(entries) != count * ENTRY_BYTES:
