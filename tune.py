@@ -123,7 +123,7 @@ def train(client: ServerClient, options: argparse.Namespace) -> int:
         return 1
     name = job["fine_tuned_model"]
     print(f"Trained in {format_duration(time.monotonic() - start)}. The model answers now:")
-    print(f"  {name}\n  python3 use.py --model {name} --prompt 'Your question'")
+    print(f"  {name}\n  python3 use.py --url {options.url} --model {name} --prompt 'Your question'")
     return 0
 
 

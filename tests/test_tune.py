@@ -62,7 +62,7 @@ def test_a_model_is_trained_and_named(
     )
     assert run(url, data, *options) == 0
     printed = capsys.readouterr().out
-    assert TRAINED in printed and "python3 use.py --model ft:model:local:facts:" in printed
+    assert TRAINED in printed and f"python3 use.py --url {url} --model ft:model:local:facts:" in printed
     assert "step 10/10" in printed and "100 tokens/s" in printed
     assert "Checkpoint created at step 5" in printed
     (job,) = tuning.jobs.list(limit=10).values
