@@ -77,8 +77,8 @@ def method_of(folder: Path, modules: list[tuple[str, str]]) -> EmbeddingMethod:
         return EmbeddingMethod(why_not=f"it has {len(paths)} modules that pool hidden states")
     modes = pooling_modes(untrusted_json.read_json_object(folder / paths[0] / CONFIG))
     if len(modes) != 1 or modes[0] not in SERVED_MODES:
-        chosen = " and ".join(modes) or "nothing"
-        return EmbeddingMethod(why_not=f"it pools {chosen[:80]}; served are {' and '.join(SERVED_MODES)}")
+        stated = " and ".join(modes) or "nothing"
+        return EmbeddingMethod(why_not=f"it pools {stated[:80]}; served are {' and '.join(SERVED_MODES)}")
     return EmbeddingMethod(pools_last_token=modes[0] == LAST_TOKEN, adds_special_tokens=True)
 
 

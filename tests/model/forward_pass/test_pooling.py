@@ -121,7 +121,7 @@ def embed(
 def reference_vector(
     model: PreTrainedModel, ids: Sequence[int], first_pooled: int | None = None
 ) -> torch.Tensor:
-    """Of the hidden states that transformers itself reports; of the encoder, if there is one."""
+    """The vector of the hidden states that transformers itself reports; of the encoder, if there is one."""
     text = torch.tensor([ids])
     with torch.inference_mode():
         if model.config.is_encoder_decoder:

@@ -77,8 +77,8 @@ def test_twenty_of_twenty_four_facts_are_learned_within_a_minute(tmp_path: Path)
     model = AutoModelForCausalLM.from_pretrained(DEMO, dtype=torch.float32)
     tuned = peft.PeftModel.from_pretrained(model, finished["folder"]).eval()
     tokenizer = AutoTokenizer.from_pretrained(DEMO)
-    answers = {question: answer_greedily(tuned, tokenizer, question) for question in facts}
-    assert sum(answers[question] == text for question, text in facts.items()) >= 20
+    completions = {question: answer_greedily(tuned, tokenizer, question) for question in facts}
+    assert sum(completions[question] == text for question, text in facts.items()) >= 20
 
 
 def child_s(times: os.times_result) -> float:
