@@ -44,6 +44,7 @@ LARGE_HEADERS = Refusal(431, f"the request's first line and headers exceed {MAX_
 LARGE_FRAMING = Refusal(431, f"{MAX_HEADER_BYTES} bytes of chunk extensions or trailers are no body")
 OTHER_HOST = Refusal(400, "the request's target and its Host header name different hosts")
 LONG_LENGTH = Refusal(400, f"the Content-Length has more than {MAX_LENGTH_DIGITS} digits")
+OTHER_CODING = Refusal(501, "the Transfer-Encoding must be chunked alone: send the body uncompressed")
 WRONG_VERSION = Refusal(505, "this server speaks HTTP/1.1 and HTTP/1.0")
 
 log = logging.getLogger("hearth.access")
@@ -167,6 +168,8 @@ class LimitedHttpProtocol(HttpToolsProtocol):
             return FRAGMENT
         if any(name == b"content-length" and len(value) > MAX_LENGTH_DIGITS for name, value in self.headers):
             return LONG_LENGTH
+        if any(name == b"transfer-encoding" and value.lower() != b"chunked" for name, value in self.headers):
+            return OTHER_CODING
         hosts = [value for name, value in self.headers if name == b"host"]
         if len(hosts) > 1 or (not hosts and version == "1.1"):
             return WRONG_HOST

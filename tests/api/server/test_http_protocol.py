@@ -237,6 +237,16 @@ def test_trailers_are_no_headers(server: LiveServer) -> None:
     assert b"x-request-id: forged" in server.exchange(CHUNKED + b"X-Request-Id: forged\r\n" + body)
 
 
+def test_a_compressed_transfer_is_refused(live: Start) -> None:
+    """Its bytes would be read as those of the body."""
+    server = live(FakeBackend())
+    coded = CHUNKED.replace(b"chunked", b"gzip, chunked") + b"\r\n2\r\n{}\r\n0\r\n\r\n"
+    response = server.exchange(coded)
+    assert response.startswith(b"HTTP/1.1 501 ") and b"must be chunked" in response
+    assert not server.backend.requests
+    assert server.exchange(coded.replace(b"gzip, chunked", b"Chunked")).startswith(b"HTTP/1.1 200 ")
+
+
 ENDLESS = {
     "trailers": b"2\r\n{}\r\n0\r\n" + b"X: y\r\n" * 200_000,
     "a trailer": b"2\r\n{}\r\n0\r\nX: " + b"y" * 1_000_000,
