@@ -1,4 +1,4 @@
-"""Settings of GGUF files that transformers' table of config keys lacks.
+"""Settings of GGUF files that transformers' table of config keys lacks, and an architecture, `gemma`.
 
 Without them a model has the default sizes of its config class, whatever its file says.
 """
@@ -11,6 +11,18 @@ MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
         "attention.layer_norm_epsilon": "layer_norm_epsilon",
         "attention.head_count_kv": "num_kv_heads",
         "feed_forward_length": "ffn_hidden_size",
+    },
+    "gemma": {
+        "context_length": "max_position_embeddings",
+        "block_count": "num_hidden_layers",
+        "feed_forward_length": "intermediate_size",
+        "embedding_length": "hidden_size",
+        "rope.freq_base": "rope_theta",
+        "attention.key_length": "head_dim",
+        "attention.head_count": "num_attention_heads",
+        "attention.head_count_kv": "num_key_value_heads",
+        "attention.layer_norm_rms_epsilon": "rms_norm_eps",
+        "vocab_size": "vocab_size",
     },
     "gemma2": {
         "attn_logit_softcapping": "attn_logit_softcapping",
@@ -53,6 +65,8 @@ MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
 def add_missing_keys() -> None:
     """Complete the tables, which are imported only for a GGUF file: that takes 0.3 s."""
     from transformers.integrations.ggml import GGUF_CONFIG_MAPPING
+    from transformers.modeling_gguf_pytorch_utils import GGUF_SUPPORTED_ARCHITECTURES
 
+    GGUF_SUPPORTED_ARCHITECTURES.extend(MISSING_KEYS.keys() - GGUF_SUPPORTED_ARCHITECTURES)
     for model_type, keys in MISSING_KEYS.items():
         GGUF_CONFIG_MAPPING.setdefault(model_type, {}).update(keys)

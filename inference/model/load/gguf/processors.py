@@ -18,7 +18,7 @@ from inference.model.load.gguf.added_processors import (
 )
 from inference.model.load.gguf.gpt_oss import GptOssProcessor
 
-PROCESSORS: Mapping[str, Any] = {
+PROCESSORS: dict[str, Any] = {
     "falcon": FalconProcessor,
     "gemma4": Gemma4Processor,
     "gpt-oss": GptOssProcessor,
@@ -34,7 +34,7 @@ ARCHITECTURES: Mapping[str, str] = {"mixtral": "llama", "falcon_mamba": "mamba"}
 def processors() -> Any:
     """transformers' module of tensor processors, completed. It is imported only for a GGUF file."""
     module: Any = import_module(LOADER)
-    module.TENSOR_PROCESSORS.update(PROCESSORS)
+    module.TENSOR_PROCESSORS.update(PROCESSORS | {"gemma": module.Gemma2TensorProcessor})
     map_names_of_type = module.get_gguf_hf_weights_map
 
     def map_names_of_model(

@@ -90,6 +90,7 @@ PARTIAL = {"rope.dimension_count": 12}
         ("mamba", {"ssm.dt_b_c_rms": True}, {"model_type": "falcon_mamba"}),
         ("phi3", {"attention.sliding_window": 8}, {"sliding_window": 8}),
         ("phi3", {"attention.sliding_window": 0}, {"sliding_window": None}),
+        ("gemma", {"attention.key_length": 24}, {"head_dim": 24, "hidden_size": 64, "vocab_size": 96}),
         ("gemma2", {"attention.key_length": 24} | CAPS, {"query_pre_attn_scalar": 24} | CAPS),
         ("gemma2", {"attention.key_length": 24, "block_count": 46}, {"query_pre_attn_scalar": 16}),
         ("gemma3", {"attention.key_length": 24}, {"query_pre_attn_scalar": 24}),
