@@ -16,6 +16,8 @@ from inference.process import file_lease
 from inference.process.file_lease import lease_mapped
 from inference.process.memory.mmap_release import mappings_of
 
+pytestmark = pytest.mark.system("linux")  # others have no leases
+
 CHUNK = 1 << 16
 SIZE = 3 * CHUNK + 5000  # several copies, and no whole page
 

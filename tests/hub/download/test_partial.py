@@ -72,6 +72,7 @@ def test_a_file_of_another_size_is_another_file(blob: Path, data: bytes) -> None
     assert PartialFile(blob, SIZE + PIECE_BYTES, PIECE_BYTES).written_bytes == 0
 
 
+@pytest.mark.system("posix")  # Windows renames no open file
 def test_a_late_writer_does_not_change_the_published_file(blob: Path, data: bytes) -> None:
     partial = PartialFile(blob, SIZE, PIECE_BYTES)
     with partial.open_writer(0) as late:
