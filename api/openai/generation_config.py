@@ -9,12 +9,12 @@ from typing import Any, TypeVar
 from msgspec import Struct, structs
 
 from api.body.json_body import parse, to_struct
+from api.body.large_json import WHOLE_BODY
 from api.openai.errors import InvalidParameter
 from api.openai.protocol.generation import CommonRequest
 from inference.errors import BadRequest, short
 
 FIELD = "generation_config"
-WHOLE_BODY = "the body"  # the field name in errors about all of the JSON
 FIELDS = {  # of the body, by the name in GenerationConfig
     "eos_token_id": "stop_token_ids",
     "max_new_tokens": "max_tokens",
