@@ -18,6 +18,7 @@ TIMEOUT = timedelta(minutes=10)
 # For gloo, whose default is the interface of the host name, which may not resolve.
 LOOPBACK_INTERFACES = {"linux": "lo", "darwin": "lo0"}
 BACKENDS = {"cpu": "gloo", "cuda": "nccl"}
+LOCAL_RANK = "LOCAL_RANK"  # the environment variable in which libraries look for it
 
 
 def create_store(num_shard: int) -> distributed.TCPStore:
@@ -34,7 +35,7 @@ def connect_store(port: int, num_shard: int) -> distributed.TCPStore:
 
 def join_process_group(store: distributed.Store, rank: int, num_shard: int, device: str) -> None:
     """Make this process a rank. On CUDA it uses GPU `rank`, on the CPU its share of torch's threads."""
-    os.environ["LOCAL_RANK"] = str(rank)  # transformers loads onto the GPU of this number
+    os.environ[LOCAL_RANK] = str(rank)  # transformers loads onto the GPU of this number
     if interface := LOOPBACK_INTERFACES.get(sys.platform):
         os.environ.setdefault("GLOO_SOCKET_IFNAME", interface)
     if device == "cuda":
@@ -47,6 +48,7 @@ def join_process_group(store: distributed.Store, rank: int, num_shard: int, devi
 
 
 def leave_process_group() -> None:
+    os.environ.pop(LOCAL_RANK, None)  # a later model, or a child of this process, is no rank
     if distributed.is_initialized():
         distributed.destroy_process_group()
 

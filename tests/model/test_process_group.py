@@ -20,3 +20,9 @@ def test_gloo_gets_the_systems_loopback_interface(
     process_group.join_process_group(process_group.distributed.HashStore(), 0, 1, "cpu")
     assert os.environ.get("GLOO_SOCKET_IFNAME") == interface
     monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # removed at the end of the test
+
+
+def test_a_process_that_has_left_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOCAL_RANK", "0")
+    process_group.leave_process_group()
+    assert "LOCAL_RANK" not in os.environ
