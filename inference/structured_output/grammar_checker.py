@@ -147,7 +147,7 @@ class CheckProcess:
                 self._results.put(result)
         self._results.put(b"")
 
-    def _usage(self) -> "ProcessUsage":
+    def _usage(self) -> ProcessUsage:
         try:
             process = psutil.Process(self._process.pid)
             times, memory = process.cpu_times(), process.memory_info()

@@ -76,7 +76,7 @@ def stablelm_fields(header: GgufHeader) -> Fields:
 
 
 def gemma_fields(header: GgufHeader) -> Fields:
-    """The scale of attention, and in Gemma 3 which layers have a window."""
+    """The scale of attention: of the width of a head, in a 27B of the hidden size divided among the heads."""
     num_heads, width = header.number("attention.head_count"), header.number("embedding_length")
     is_27b = header.number("block_count") == LAYERS_OF_27B[header.architecture]
     head_dim = header.number("attention.key_length", width // num_heads)

@@ -14,6 +14,7 @@ from inference.model.load.gguf.header import (
     HEADER_BYTES,
     MAX_VALUES,
     STRING,
+    TRUNCATED,
     Cursor,
     NotGguf,
     check_count,
@@ -106,11 +107,15 @@ def read_setting(cursor: Cursor, data: memoryview) -> tuple[str, Any]:
 
 
 def read_strings(data: memoryview, offset: int, count: int) -> tuple[list[str], int]:
-    """`count` strings from an offset on, and where they end."""
+    """`count` strings from an offset on, and where they end. Raises NotGguf if the data ends before."""
     strings = []
     for _ in range(count):
+        begin = offset + COUNT.size
+        if begin > len(data):
+            raise NotGguf(TRUNCATED)
         (length,) = COUNT.unpack_from(data, offset)
-        offset += COUNT.size
-        strings.append(str(data[offset : offset + length], "utf-8", "replace"))
-        offset += length
+        offset = begin + length
+        strings.append(str(data[begin:offset], "utf-8", "replace"))
+    if offset > len(data):
+        raise NotGguf(TRUNCATED)
     return strings, offset
