@@ -1,5 +1,6 @@
 """What a restart keeps: jobs go on, models answer, and nothing is recorded twice or lost."""
 
+import contextlib
 import mmap
 import random
 import signal
@@ -63,7 +64,9 @@ def servers() -> Iterator[subprocess.Popen[str]]:
 
 
 def is_alive(process: psutil.Process) -> bool:
-    return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    with contextlib.suppress(psutil.NoSuchProcess):  # it may end between the two calls
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    return False
 
 
 def step_events(service: TuningService, job_id: str) -> list[int]:
@@ -149,13 +152,17 @@ def kill_server(server: KilledServer) -> None:
 
 
 def kill_trainer(server: KilledServer) -> None:
-    for trainer in server.trainers():
-        trainer.send_signal(signal.SIGKILL)
+    send_to_trainers(server, signal.SIGKILL)
 
 
 def terminate_trainer(server: KilledServer) -> None:
+    send_to_trainers(server, signal.SIGTERM)
+
+
+def send_to_trainers(server: KilledServer, number: int) -> None:
     for trainer in server.trainers():
-        trainer.send_signal(signal.SIGTERM)
+        with contextlib.suppress(psutil.NoSuchProcess):  # it may have ended meanwhile
+            trainer.send_signal(number)
 
 
 @pytest.mark.slow
