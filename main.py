@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from checks import versions
+from checks.installation import versions
 from inference.native import prefault, prefault_estimate
 from inference.process.closed_output import exit_with
 from inference.process.imports.fast_imports import fast_imports

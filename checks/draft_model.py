@@ -7,11 +7,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from checks import architecture, disk, kv_dtype, prequantized, quantize, tokenizer, weights
+from checks.execution import kv_dtype, quantize
 from checks.machine import Machine
 from checks.memory.estimate import kv_bytes_of
 from checks.memory.plan import Plan
-from checks.repository import check_access, check_licence, check_remote_code
+from checks.model import architecture, prequantized, tokenizer, weights
+from checks.model.repository import check_access, check_licence, check_remote_code
+from checks.resources import disk
 from checks.suggestions import as_list
 from hub.repository import Repository
 from hub.resolve import resolve_model

@@ -7,9 +7,9 @@ from importlib.metadata import PackageNotFoundError, version
 import psutil
 import torch
 
+from checks.installation.nvidia_driver import find_driver
 from checks.machine.gpus import explain_no_gpu, find_torch_gpus
 from checks.machine.limits import available_ram
-from checks.nvidia_driver import find_driver
 from inference.finding import format_size
 from inference.native.cpu_levels import processor_features
 

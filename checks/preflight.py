@@ -1,39 +1,22 @@
-"""Runs the checks before the weights are fetched, and prints their findings.
+"""Runs the checks before the weights are fetched.
 
-Knows the settings and the checks; fetches only small files.
+Knows the settings and the checks; fetches only small files. report.py prints the findings.
 """
 
-import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from checks import (
-    architecture,
-    chat_template,
-    device,
-    disk,
-    enough_memory,
-    kv_dtype,
-    layers,
-    prequantized,
-    quantize,
-    runner,
-    shards,
-    tokenizer,
-    triton,
-    weights,
-)
-from checks.adapters import check_adapters, num_resident_values
 from checks.draft_model import check_draft_model, plan_draft_model
+from checks.execution import device, kv_dtype, layers, quantize, runner, shards, triton
 from checks.machine import Machine, inspect
 from checks.memory.overhead import measure_overhead
 from checks.memory.plan import Plan, make_plan, replan
 from checks.memory.plan_request import PlanRequest
-from checks.network import check_network
-from checks.report import align_columns
-from checks.repository import check_access, check_licence, check_remote_code
+from checks.model import architecture, chat_template, prequantized, tokenizer, weights
+from checks.model.adapters import check_adapters, num_resident_values
+from checks.model.repository import check_access, check_licence, check_remote_code
+from checks.resources import disk, enough_memory
+from checks.resources.network import check_network
 from checks.speed.estimate import Speed
 from checks.speed.plan_speed import estimate_speed
 from checks.suggestions import Configuration, as_list, suggest
@@ -41,15 +24,13 @@ from hub.download.fetch import with_resumable_bytes
 from hub.repository import RepoFile, Repository
 from hub.resolve import PendingRepository, make_hub
 from hub.weight_headers.gguf import with_gguf_config
-from inference.finding import Finding, Refused, printable, table_cell
+from inference.finding import Finding, Refused
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.rope import rope_scaling
 from inference.native.weight_cache.source_files import weight_cache_folder
 from settings.device_defaults import fill_defaults
 from settings.groups import tuning_memory_bytes, tuning_processes
 from settings.schema import Settings
-
-MAX_FILES_LISTED = 10  # of the files to fetch
 
 ALL_CHECKS = (
     check_access,
@@ -147,27 +128,6 @@ def with_speed(report: PreflightReport) -> PreflightReport:
     return replace(report, speed=estimate_speed(report.plan, report.machine))
 
 
-def print_report(report: PreflightReport, *, as_json: bool) -> None:
-    if as_json:
-        speed = report.speed.to_json() if report.speed else None
-        print(format_json(report.findings, report.suggestions, report.files_to_fetch, speed=speed))
-        return
-    print(format_table(report.findings, report.suggestions, report.files_to_fetch))
-    if report.speed:
-        print("", *report.speed.describe(), sep="\n")
-
-
-def print_findings(
-    findings: Sequence[Finding],
-    settings: Settings,
-    suggestions: Sequence[Configuration] = (),
-    files: Sequence[RepoFile] = (),
-) -> None:
-    """Print the findings as a table or, with JSON_OUTPUT, as one line of JSON."""
-    render = partial(format_json, indent=None) if settings.json_output else format_table
-    print(render(findings, suggestions, files), flush=True)
-
-
 def plan_repository(settings: Settings, repository: Repository, machine: Machine) -> Plan:
     """Make the memory plan of the model for these settings. Raises Refused."""
     hub = make_hub(settings)
@@ -214,64 +174,3 @@ def devices_of(settings: Settings, repository: Repository, machine: Machine) -> 
 def run_checks(plan: Plan, machine: Machine) -> list[Finding]:
     """The findings of all checks; a check that does not apply has none."""
     return [finding for check in ALL_CHECKS for finding in as_list(check(plan, machine))]
-
-
-def format_table(
-    findings: Sequence[Finding], suggestions: Sequence[Configuration] = (), files: Sequence[RepoFile] = ()
-) -> str:
-    """The findings as aligned columns with their fixes, then the suggestions and the files to fetch."""
-    rows = [("check", "", "need", "have")]
-    rows += [
-        (item.name, describe_status(item), table_cell(item.need), table_cell(item.have)) for item in findings
-    ]
-    indent = " " * max(len(name) for name, *_ in rows)
-    fixes = ["", *(f"{indent}  fix: {printable(item.fix)}" if item.fix else "" for item in findings)]
-    lines = [
-        line
-        for pair in zip(align_columns(rows, num_text_columns=4), fixes, strict=True)
-        for line in pair
-        if line
-    ]
-    return "\n".join([*lines, *format_suggestions(suggestions), *format_files_to_fetch(files)])
-
-
-def describe_status(finding: Finding) -> str:
-    """A finding that is ok and has a fix is a warning."""
-    if not finding.ok:
-        return "NO"
-    return "warn" if finding.fix else "ok"
-
-
-def format_suggestions(suggestions: Sequence[Configuration]) -> list[str]:
-    if not suggestions:
-        return []
-    width = max(len(item.config_line) for item in suggestions)
-    lines = (f"  {item.config_line:<{width}}  {item.need}, context {item.context}" for item in suggestions)
-    return ["", "configurations that fit, the nearest first; paste one line into config.py:", *lines]
-
-
-def format_files_to_fetch(files: Sequence[RepoFile]) -> list[str]:
-    """The largest files, and the sum of the others in one line."""
-    largest = sorted(files, key=lambda file: (-file.bytes_to_fetch, file.name))
-    rows = [(f"  {table_cell(file.name)}", f"{file.bytes_to_fetch:,}") for file in largest[:MAX_FILES_LISTED]]
-    if others := largest[MAX_FILES_LISTED:]:
-        rows.append((f"  {len(others)} more", f"{sum(file.bytes_to_fetch for file in others):,}"))
-    return ["", "files to fetch, in bytes:", *align_columns(rows, num_text_columns=1)] if rows else []
-
-
-def format_json(
-    findings: Sequence[Finding],
-    suggestions: Sequence[Configuration] = (),
-    files: Sequence[RepoFile] = (),
-    indent: int | None = 2,
-    speed: Mapping[str, object] | None = None,
-) -> str:
-    """The report as JSON; `files` are the files to fetch. speed: None: it was not estimated."""
-    report = {
-        "ok": all(item.ok for item in findings),
-        "findings": [finding.to_json() for finding in findings],
-        "fitting": [asdict(item) | {"line": item.config_line} for item in suggestions],
-        "fetch": [{"file": file.name, "bytes": file.bytes_to_fetch} for file in files],
-        **({} if speed is None else {"speed": speed}),
-    }
-    return json.dumps(report, indent=indent)

@@ -7,10 +7,10 @@ is shared equally: each model is planned as if it were alone on a machine with i
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from checks import enough_memory
 from checks.machine import Machine
 from checks.memory.estimate import DevicePart, device_parts, minimum_terms, part_terms
 from checks.memory.plan import Plan
+from checks.resources import enough_memory
 from inference.finding import Finding, format_size, join_names
 
 CPU = "cpu"

@@ -8,12 +8,13 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from checks import enough_memory, quantize, shards
+from checks.execution import quantize, shards
 from checks.machine import Machine
 from checks.memory import itemsize
 from checks.memory.estimate import MIN_CONTEXT, count_needed_bytes, device_parts, fitting_context
 from checks.memory.offload import offload_layers, with_layer_counts
 from checks.memory.plan import Plan, replan
+from checks.resources import enough_memory
 from inference.finding import Finding, format_size
 from inference.model.quantization.schemes import INT4, INT8
 

@@ -4,7 +4,7 @@
 # requirements.txt.
 # TORCH_INDEX: a package index of PyTorch, whose address ends in the name of a build: cpu, cu126, cu130 (PyTorch's
 # install page has them). On a GPU machine another build replaces the last part if the NVIDIA driver or the GPU needs
-# it (checks/torch_build.py). On a machine without a GPU the CPU build reduces the download to a tenth.
+# it (checks/installation/torch_build.py). On a machine without a GPU the CPU build reduces the download to a tenth.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -29,7 +29,7 @@ python_of_the_system() {
 }
 
 # The driver and its GPUs as text; fails without one. Reads what the kernel and nvidia-smi report.
-find_gpu() { "$1" -m checks.nvidia_driver; }
+find_gpu() { "$1" -m checks.installation.nvidia_driver; }
 
 report_gpu() {
     local gpu
@@ -45,14 +45,14 @@ report_gpu() {
 # Whether torch can use the GPU, where there is one: by its build and the driver's version, then by asking torch, which
 # also knows the libraries with which a container runs a newer CUDA on an older driver.
 uses_gpu() {
-    "$1" -m checks.torch_build --usable 2>/dev/null \
+    "$1" -m checks.installation.torch_build --usable 2>/dev/null \
         || "$1" -c 'import sys, torch; sys.exit(not torch.cuda.is_available())' 2>/dev/null
 }
 
 # If the machine has torch and transformers (a GPU image, for example), .venv uses them: no large download. The oldest
-# releases that are accepted are those that the start accepts: checks/versions.py.
+# releases that are accepted are those that the start accepts: checks/installation/versions.py.
 has_torch() {
-    "$1" -m checks.versions 2>/dev/null && uses_gpu "$1" && "$1" - <<'PYTHON' 2>/dev/null
+    "$1" -m checks.installation.versions 2>/dev/null && uses_gpu "$1" && "$1" - <<'PYTHON' 2>/dev/null
 import torch, transformers
 if torch.cuda.is_available():
     torch.ones(1, device="cuda").add(1).item()  # fails without kernels for the GPU
@@ -114,7 +114,7 @@ install_torch() {
         if uses_gpu "$VENV_PYTHON"; then return; fi
         say "the installed build of $torch cannot use the GPU"
     fi
-    choice=$("$VENV_PYTHON" -m checks.torch_build) || fail "$choice"
+    choice=$("$VENV_PYTHON" -m checks.installation.torch_build) || fail "$choice"
     if is_installed "$torch"; then "$VENV_PYTHON" -m pip uninstall --quiet --yes torch; fi
     read -r build index <<<"$choice"
     [ -n "$index" ] && options=(--index-url "$index") source=TORCH_INDEX
@@ -173,7 +173,7 @@ network, then run this again"
 install_compiler() {
     local packages=()
     if find_gpu "$VENV_PYTHON" >/dev/null; then
-        read -r -a packages < <("$VENV_PYTHON" -m checks.triton_needs) || true
+        read -r -a packages < <("$VENV_PYTHON" -m checks.installation.triton_needs) || true
     elif ! command -v gcc >/dev/null && ! command -v cc >/dev/null; then
         packages=(gcc libc6-dev)
     fi
@@ -194,7 +194,7 @@ is_done() {
     local file
     [ -x "$VENV_PYTHON" ] || return 1
     for file in "${requirements[@]}"; do [ -e "$(stamp_of "$file")" ] || return 1; done
-    "$VENV_PYTHON" -m checks.versions && uses_gpu "$VENV_PYTHON"
+    "$VENV_PYTHON" -m checks.installation.versions && uses_gpu "$VENV_PYTHON"
 }
 
 main() {

@@ -7,11 +7,11 @@ and stands above both: checks/ may not import the engine. Prints nothing.
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from checks import enough_memory
 from checks.machine import Machine
 from checks.memory.estimate import kv_bytes_of
 from checks.memory.plan import Plan
 from checks.memory.terms import DeviceTerms
+from checks.resources import enough_memory
 from inference.factory import LoadedEngine
 from inference.model.kv_cost import KVCost
 from inference.model.memory_usage import MemoryUsage

@@ -3,8 +3,8 @@
 import json
 from collections.abc import Sequence
 
-from checks.preflight import format_table
-from checks.report import align_columns
+from checks.columns import align_columns
+from checks.report import format_table
 from inference.finding import Finding, format_size
 from selftest.memory_report import KV_PER_ROW, KV_PER_TOKEN, MemoryTerm
 

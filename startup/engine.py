@@ -4,10 +4,10 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from checks import enough_memory
 from checks.machine import Machine
 from checks.memory.plan import Plan
-from checks.preflight import print_findings
+from checks.report import print_findings
+from checks.resources import enough_memory
 from hub.download import fetch
 from hub.download.progress import Progress
 from hub.resolve import make_hub

@@ -7,8 +7,8 @@ from functools import partial
 from itertools import count
 from pathlib import Path
 
-from checks.adapters import check_distinct
 from checks.machine import Machine
+from checks.model.adapters import check_distinct
 from checks.preflight import PreflightReport, preflight
 from checks.several_models import ModelShare, PlannedModel, check_together, share_memory, with_adapters
 from hub.resolve import PendingRepository, resolve_in_background

@@ -8,7 +8,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
-from checks.preflight import PreflightReport, preflight, print_findings, print_report, with_speed
+from checks.preflight import PreflightReport, preflight, with_speed
+from checks.report import print_findings, print_report
 from hub.resolve import PendingRepository
 from inference.factory import LoadedEngine
 from inference.finding import Refused

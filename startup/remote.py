@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from checks.machine import find_port_error
 from checks.machine.limits import max_open_files
-from checks.network import check_open_files, check_port
+from checks.resources.network import check_open_files, check_port
 from inference.errors import ServerError
 from inference.finding import Finding
 from inference.metrics import Metrics

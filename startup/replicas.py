@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 from api.services import Services
 from checks.machine import find_port_error
 from checks.machine.limits import max_open_files, raise_open_file_limit
-from checks.network import check_open_files, check_open_host, check_port
-from checks.preflight import format_json, format_table, print_findings
-from checks.replicas import check_placement, replica_resources
+from checks.report import format_json, format_table, print_findings
+from checks.resources.network import check_open_files, check_open_host, check_port
+from checks.resources.replicas import check_placement, replica_resources
 from inference.finding import Finding
 from inference.metrics import Metrics
 from inference.models import ModelEntry, Models

@@ -9,7 +9,8 @@ from pathlib import Path
 
 from api.services import Services
 from checks.machine.limits import raise_open_file_limit
-from checks.preflight import format_json, format_table, print_findings, with_speed
+from checks.preflight import with_speed
+from checks.report import format_json, format_table, print_findings
 from inference.metrics import Metrics
 from inference.models import ModelEntry
 from inference.on_demand.loader import ModelLoader

@@ -14,11 +14,11 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from checks import enough_memory
 from checks.machine import Machine
 from checks.memory.estimate import kv_limits
 from checks.memory.plan import Plan
 from checks.preflight import plan_repository
+from checks.resources import enough_memory
 from hub.resolve import resolve_model
 from inference.backend import Backend
 from inference.factory import LoadedEngine

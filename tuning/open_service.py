@@ -8,10 +8,10 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
-from checks.enough_memory import full_batch_terms
 from checks.machine import Machine
 from checks.machine.limits import available_ram
 from checks.memory.plan import Plan
+from checks.resources.enough_memory import full_batch_terms
 from hub.fetch_dataset import fetch_dataset
 from hub.resolve import make_hub
 from inference.backend import Backend

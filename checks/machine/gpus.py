@@ -12,8 +12,8 @@ from pathlib import Path
 
 import torch
 
-from checks.nvidia_driver import Driver
-from checks.torch_build import describe_fix, describe_mismatch
+from checks.installation.nvidia_driver import Driver
+from checks.installation.torch_build import describe_fix, describe_mismatch
 from inference.finding import format_size
 
 MIN_USED_BYTES = 1_000_000_000  # bytes in use above which nvidia-smi is asked for the processes

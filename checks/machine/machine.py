@@ -5,10 +5,10 @@ import socket
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks import triton_needs
+from checks.installation import triton_needs
+from checks.installation.nvidia_driver import find_driver
 from checks.machine.gpus import Gpu, explain_no_gpu, find_torch_gpus, fix_no_gpu, with_memory_share
 from checks.machine.limits import MAX_OPEN_FILES, available_ram, max_open_files
-from checks.nvidia_driver import find_driver
 from inference.finding import format_size, join_names
 from inference.model.load.device_dtype import serves_bfloat16
 from inference.process.filesystem import UNCOUNTED, inspect_folder

@@ -6,7 +6,7 @@ from itertools import product
 from statistics import median
 from typing import Any
 
-from checks.report import align_columns
+from checks.columns import align_columns
 from scripts.bench.load import Run
 from scripts.bench.options import NONE
 from scripts.bench.profile import MODEL

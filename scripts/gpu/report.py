@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from checks.report import align_columns
+from checks.columns import align_columns
 from scripts.gpu.section import Figure
 from scripts.gpu.targets import NO_VERDICT, find_target, verdict
 

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from checks.report import align_columns
+from checks.columns import align_columns
 from scripts.hot_path.recorder import ROOT, ExecutionRecorder
 
 HEADER = ("runner", "dialect", "files", "lines", "executed", "functions", "calls", "engine files", "lines")

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 import transformers
 
-from checks import enough_memory, preflight
+from checks import preflight, report
 from checks.machine import Gpu, Machine
 from checks.memory import ModelSize
 from checks.memory.estimate import MIN_CONTEXT
 from checks.memory.overhead import DEFAULT_OVERHEAD
 from checks.memory.plan import Plan
+from checks.resources import enough_memory
 from hub.client import Hub
 from hub.repository import RepoFile
 from hub.resolve import from_folder
@@ -160,7 +161,7 @@ def test_the_table_lines_up_and_puts_the_fix_below() -> None:
         Finding("disk", "1 GB", "2 GB free", True),
         Finding("memory", "14.9 GB", "1 GB", False, "buy some"),
     ]
-    assert preflight.format_table(findings).splitlines() == [
+    assert report.format_table(findings).splitlines() == [
         "check       need     have",
         "disk    ok  1 GB     2 GB free",
         "memory  NO  14.9 GB  1 GB",
@@ -170,7 +171,7 @@ def test_the_table_lines_up_and_puts_the_fix_below() -> None:
 
 def test_json_contains_the_verdict_and_every_finding() -> None:
     findings = [Finding("disk", "1 GB", "2 GB", True), Finding("RAM", "2", "1", False, "less")]
-    parsed = json.loads(preflight.format_json(findings))
+    parsed = json.loads(report.format_json(findings))
     assert parsed["ok"] is False
     assert parsed["findings"][1] == {
         "name": "RAM",
@@ -191,7 +192,7 @@ def test_sizes_are_written_in_decimal_units(num_bytes: int, text: str) -> None:
 
 
 def test_control_characters_of_a_model_card_do_not_reach_the_terminal() -> None:
-    table = preflight.format_table(
+    table = report.format_table(
         [Finding("licence", "any", "\x1b[2Jmit\nRAM  ok" + "x" * 10_000, False, "ask\r\x07")]
     )
     assert len(table.splitlines()) == 3 and max(map(len, table.splitlines())) < 400
@@ -203,16 +204,16 @@ def test_the_files_to_fetch_are_listed_with_their_bytes() -> None:
         RepoFile("config.json", 700, is_local=False),
         RepoFile("model.safetensors", 9000, is_local=False, resumable_bytes=1000),
     ]
-    lines = preflight.format_table([], files=files).splitlines()
+    lines = report.format_table([], files=files).splitlines()
     assert lines[-2:] == ["  model.safetensors  8,000", "  config.json          700"]
-    assert json.loads(preflight.format_json([], files=files))["fetch"] == [
+    assert json.loads(report.format_json([], files=files))["fetch"] == [
         {"file": "config.json", "bytes": 700},
         {"file": "model.safetensors", "bytes": 8000},
     ]
 
 
 def test_only_the_largest_of_many_files_are_listed() -> None:
-    table = preflight.format_table(
+    table = report.format_table(
         [], files=[RepoFile(f"{number:02}", number, is_local=False) for number in range(13)]
     )
     assert table.splitlines()[-1].split() == ["3", "more", "3"]

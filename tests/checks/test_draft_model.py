@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from checks import enough_memory
 from checks.draft_model import check_draft_model, plan_draft_model
 from checks.machine import Gpu, Machine
 from checks.memory import ModelSize
 from checks.memory.plan import Plan, replan
 from checks.preflight import plan_repository
+from checks.resources import enough_memory
 from checks.suggestions import suggest
 from hub.resolve import resolve_model
 from inference.finding import Refused

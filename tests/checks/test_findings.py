@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from pathlib import Path
 
-from checks import preflight
+from checks import report
 from checks.suggestions import Configuration
 from hub.repository import RepoFile
 from inference.finding import Finding
@@ -41,7 +41,7 @@ def test_the_json_has_the_keys_in_the_docs() -> None:
     finding = Finding("disk", "2", "1", False, "more")
     near = Configuration({"QUANTIZE": "int8"}, "1 GB", 2048)
     verdict = json.loads(
-        preflight.format_json([finding], [near], [RepoFile("config.json", 100, is_local=False)])
+        report.format_json([finding], [near], [RepoFile("config.json", 100, is_local=False)])
     )
     keys = set(re.findall(r'"(\w+)"', shape[1]))
     assert keys == {*verdict, *verdict["findings"][0], *verdict["fitting"][0], *verdict["fetch"][0]}

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from checks.enough_memory import check_context, check_ram
 from checks.machine import Machine
 from checks.memory.plan import Plan, replan
+from checks.resources.enough_memory import check_context, check_ram
 from checks.several_models import PlannedModel, check_together, minimum_bytes, share_memory, with_adapters
 
 Planned = Callable[..., Plan]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checks import preflight
+from checks import preflight, report
 from checks.machine import Gpu, Machine
 from checks.memory import ModelSize
 from checks.memory.estimate import count_needed_bytes, device_parts
@@ -128,9 +128,9 @@ def test_table_and_json_list_the_suggestions(planned: Planner, machine: Machine)
     small = replace(machine, ram=14 * GB)
     plan = eight_billion(planned)
     findings, suggestions = preflight.run_checks(plan, small), suggest(plan, small)
-    assert '\n  QUANTIZE = "int8"  8.7 GB of RAM, context ' in preflight.format_table(findings, suggestions)
-    assert '"line": "QUANTIZE = \\"int4\\""' in preflight.format_json(findings, suggestions)
-    assert "config.py" not in preflight.format_table(findings)
+    assert '\n  QUANTIZE = "int8"  8.7 GB of RAM, context ' in report.format_table(findings, suggestions)
+    assert '"line": "QUANTIZE = \\"int4\\""' in report.format_json(findings, suggestions)
+    assert "config.py" not in report.format_table(findings)
 
 
 @pytest.mark.parametrize("free", [10, 7])

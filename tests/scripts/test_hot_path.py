@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from checks import report
+from checks import columns
 from scripts.hot_path.measurement import (
     EnteredFunction,
     Measurement,
@@ -24,7 +24,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 
 def line_up() -> None:
-    assert list(report.align_columns([["ab", "1"], ["c", "20"]], num_text_columns=1)) == ["ab   1", "c   20"]
+    assert list(columns.align_columns([["ab", "1"], ["c", "20"]], num_text_columns=1)) == ["ab   1", "c   20"]
 
 
 def test_calls_and_lines_of_every_thread_are_recorded_while_recording() -> None:
@@ -38,7 +38,7 @@ def test_calls_and_lines_of_every_thread_are_recorded_while_recording() -> None:
         line_up()
     once = [code.co_name for code in recorder.calls].count("line_up")
     numbers = measurement("fused", "tgi", recorder)
-    executed, total = numbers.files["checks/report.py"]
+    executed, total = numbers.files["checks/columns.py"]
     assert once == 1 and numbers.num_calls == len(recorder.calls) > numbers.num_functions > 1
     assert 0 < executed < total
 
@@ -55,7 +55,7 @@ def test_calls_of_an_idle_server_are_not_counted() -> None:
 
 
 def test_only_files_of_the_project_count() -> None:
-    assert is_project(str(ROOT / "main.py")) and is_project(report.__file__)
+    assert is_project(str(ROOT / "main.py")) and is_project(columns.__file__)
     assert not is_project(json.__file__) and not is_project(pytest.__file__) and not is_project("<string>")
 
 

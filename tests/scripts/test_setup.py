@@ -68,10 +68,10 @@ case "$1 $2" in
             *" uv==0.13.9") cp -r "$FAKE/uv_wheels/." "$FAKE/venv_packages" ;;
         esac ;;
     "-c "*serve_one) echo "imports" >>"$FAKE/log" ;;
-    "-m checks.triton_needs")
+    "-m checks.installation.triton_needs")
         exec "$FAKE/python" -S -c "import runpy, sysconfig
 sysconfig.get_paths = lambda *a: {'include': '$FAKE/include'}
-runpy.run_module('checks.triton_needs', run_name='__main__')" ;;
+runpy.run_module('checks.installation.triton_needs', run_name='__main__')" ;;
     *) exec "$FAKE/python" -S "$@" ;;
 esac
 """

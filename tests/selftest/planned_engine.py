@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from checks import enough_memory
 from checks.machine import Machine
 from checks.memory.overhead import measure_overhead
 from checks.memory.plan import Plan, make_plan
 from checks.memory.plan_request import PlanRequest
+from checks.resources import enough_memory
 from hub.resolve import from_folder
 from inference.factory import LoadedEngine, open_engine
 from selftest.memory_report import MemoryTerm

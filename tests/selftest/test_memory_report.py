@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 import torch
 
-from checks import enough_memory
 from checks.machine import Gpu, Machine
 from checks.memory.plan import Plan
+from checks.resources import enough_memory
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sequence import Sequence

@@ -58,7 +58,7 @@ POSITIONS_AFTER_PAD = frozenset(
 def resolve_device(device: str) -> str:
     """The device for "auto": "cuda" if torch sees a GPU, else "cpu".
 
-    checks/device.py refuses "auto" on a machine with a GPU that torch cannot use.
+    checks/execution/device.py refuses "auto" on a machine with a GPU that torch cannot use.
     """
     if device != "auto":
         return device

@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
-from checks import device, enough_memory, preflight
+from checks import preflight
+from checks.execution import device
+from checks.installation.nvidia_driver import Driver
 from checks.machine import Machine
 from checks.machine.gpus import (
     Gpu,
@@ -20,7 +22,8 @@ from checks.machine.gpus import (
     with_memory_share,
 )
 from checks.memory.plan import Plan
-from checks.nvidia_driver import Driver
+from checks.report import format_table
+from checks.resources import enough_memory
 from hub.resolve import resolve_model
 from tests.settings.parsed_settings import parsed_settings
 from tests.tiny_models import tiny
@@ -125,7 +128,7 @@ def test_the_report_begins_with_the_gpu_that_torch_cannot_use(
         settings = parsed_settings(MODEL_NAME=name, PORT=0)
         report = preflight.preflight(settings, partial(resolve_model, settings, tmp_path))
         assert not report.ok and report.findings[0].have == "Tesla T4: torch is built without CUDA"
-        table = preflight.format_table(report.findings).splitlines()
+        table = format_table(report.findings).splitlines()
         assert table[1].startswith("GPU") and "NO" in table[1] and "fix:" in table[2]
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from checks import machine
-from checks.network import check_port
+from checks.resources.network import check_port
 from inference.process import filesystem
 from inference.process.listen_address import MAX_PATH_BYTES
 

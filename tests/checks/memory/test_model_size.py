@@ -9,11 +9,11 @@ import pytest
 import torch
 from safetensors import safe_open
 
-from checks import enough_memory
 from checks.machine import Machine
 from checks.memory import ModelSize, measure_model
 from checks.memory.kv_cost import RunnerChoice
 from checks.memory.plan import Plan
+from checks.resources import enough_memory
 from hub.resolve import from_folder
 from hub.weight_files import AllowedFiles
 from inference.model.kv_cost import KVCost

@@ -9,9 +9,9 @@ import pytest
 from huggingface_hub import scan_cache_dir, snapshot_download
 from huggingface_hub.errors import LocalEntryNotFoundError
 
-from checks import weights
 from checks.machine import Machine
 from checks.memory.plan import Plan
+from checks.model import weights
 from hub.client import Hub
 from hub.download.retry import RetryPolicy
 from hub.repository import Repository

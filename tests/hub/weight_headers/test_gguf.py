@@ -10,9 +10,10 @@ import pytest
 from safetensors.torch import load_file
 from transformers import AutoConfig
 
-from checks import preflight, weights
+from checks import preflight
 from checks.machine import Machine
 from checks.memory.plan import Plan, replan
+from checks.model import weights
 from hub.client import Hub
 from hub.download import fetch
 from hub.repository import Repository

@@ -3,7 +3,7 @@
 Knows the limits of the runners, and their refusal of the model on the meta device (ModelSize.runner_error).
 """
 
-from checks.device import find_cpu_only_blocker
+from checks.execution.device import find_cpu_only_blocker
 from checks.machine import Machine
 from checks.memory.kv_cost import AUTO, FUSED, PAGED
 from checks.memory.plan import Plan

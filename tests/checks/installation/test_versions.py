@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from checks import versions
+from checks.installation import versions
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def test_the_installed_packages_are_new_enough() -> None:

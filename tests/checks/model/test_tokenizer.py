@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from checks import tokenizer
 from checks.machine import Machine
 from checks.memory.plan import Plan
+from checks.model import tokenizer
 from hub.resolve import from_folder
 from tests.tiny_models import tiny
 

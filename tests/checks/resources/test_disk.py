@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from checks import disk
 from checks.machine import Machine
 from checks.memory.plan import Plan
+from checks.resources import disk
 from hub.client import Hub
 from hub.repository import RepoFile, Repository
 from inference.finding import Finding, Refused

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 import transformers
 
-from checks import enough_memory
 from checks.machine import Machine
 from checks.memory.plan import Plan
+from checks.resources import enough_memory
 from hub.resolve import from_folder
 from inference.finding import Refused
 from inference.model.load.rope import RopeScaling

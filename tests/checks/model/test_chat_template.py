@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from checks import chat_template
 from checks.machine import Machine
 from checks.memory.plan import Plan
+from checks.model import chat_template
 from hub.repository import Repository
 from hub.resolve import from_folder
 from inference.finding import Finding

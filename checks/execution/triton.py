@@ -1,6 +1,6 @@
 """Checks that Triton can compile its kernels for a GPU. Only a warning: plain torch also serves."""
 
-from checks import triton_needs
+from checks.installation import triton_needs
 from checks.machine import Machine
 from checks.memory.plan import Plan
 from inference.finding import Finding

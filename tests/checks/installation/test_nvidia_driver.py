@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from checks.nvidia_driver import Driver, find_driver
+from checks.installation.nvidia_driver import Driver, find_driver
 
 H100 = "550.54.15, NVIDIA H100 80GB HBM3, 9.0\n"
 CLOSED = (

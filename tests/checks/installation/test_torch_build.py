@@ -5,9 +5,15 @@ from pathlib import Path
 
 import pytest
 
-from checks import torch_build
-from checks.nvidia_driver import Driver
-from checks.torch_build import choose_build, choose_index, describe_fix, describe_mismatch, installed_cuda
+from checks.installation import torch_build
+from checks.installation.nvidia_driver import Driver
+from checks.installation.torch_build import (
+    choose_build,
+    choose_index,
+    describe_fix,
+    describe_mismatch,
+    installed_cuda,
+)
 
 WHL = "https://index.example/whl"
 
@@ -114,5 +120,5 @@ class FakeSpec:
 
 
 def test_no_other_build_is_named_in_the_docs() -> None:
-    text = (Path(__file__).parents[2] / "docs/models_and_hardware.md").read_text()
+    text = (Path(__file__).parents[3] / "docs/models_and_hardware.md").read_text()
     assert set(re.findall(r"cu\d{3}\b", text)) == {build.name for build in torch_build.BUILDS}

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from checks.replicas import check_placement, replica_resources
+from checks.resources.replicas import check_placement, replica_resources
 from inference.finding import Finding
 from inference.replicas.cluster import NodeResources
 from tests.settings.parsed_settings import parsed_settings

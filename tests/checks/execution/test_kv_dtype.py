@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from checks import kv_dtype
+from checks.execution import kv_dtype
 from checks.machine import Gpu, Machine
 from checks.memory import measure_model
 from checks.memory.kv_cost import RunnerChoice

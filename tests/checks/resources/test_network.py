@@ -2,7 +2,7 @@
 
 import pytest
 
-from checks.network import check_open_files, check_open_host, check_port, is_loopback
+from checks.resources.network import check_open_files, check_open_host, check_port, is_loopback
 
 
 @pytest.mark.parametrize(

@@ -7,12 +7,14 @@ from pathlib import Path
 import pytest
 import transformers
 
-from checks import enough_memory, preflight, quantize
+from checks import preflight
+from checks.execution import quantize
 from checks.machine import Machine
 from checks.memory import ModelSize
 from checks.memory.estimate import MIN_CONTEXT
 from checks.memory.overhead import DEFAULT_OVERHEAD
 from checks.memory.plan import Plan
+from checks.resources import enough_memory
 from hub.resolve import from_folder
 from inference.finding import Finding
 from inference.model.kv_cost import KVCost

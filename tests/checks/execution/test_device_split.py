@@ -7,11 +7,12 @@ from dataclasses import replace
 
 import pytest
 
-from checks import enough_memory, preflight
+from checks import preflight
 from checks.machine import Gpu, Machine
 from checks.memory import ModelSize
 from checks.memory.overhead import DEFAULT_OVERHEAD
 from checks.memory.plan import Plan
+from checks.resources import enough_memory
 from checks.suggestions import suggest
 from inference.finding import Finding
 from inference.model.kv_cost import KVCost

@@ -4,7 +4,7 @@ import logging
 
 import pytest
 
-from checks import layers
+from checks.execution import layers
 from inference.finding import Refused
 from tests.tiny_models import tiny
 from tests.tiny_models.families import T5

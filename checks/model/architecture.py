@@ -1,6 +1,6 @@
 """Checks that the installed transformers can build the model.
 
-remote_code.py checks models that bring their own code.
+repository.py checks models that bring their own code.
 """
 
 from collections.abc import Mapping

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from checks import device, enough_memory
+from checks.execution import device
 from checks.machine import Gpu, Machine
 from checks.memory import ModelSize
 from checks.memory.estimate import available_bytes
 from checks.memory.plan import Plan, replan
+from checks.resources import enough_memory
 from checks.suggestions import suggest
 from inference.finding import Finding
 from inference.model.kv_cost import KVCost
@@ -18,7 +19,7 @@ from settings.groups import tuning_memory_bytes, tuning_processes
 from settings.sources import Source, read_config_file, resolve
 
 Planner = Callable[..., Plan]
-HOME = Path(__file__).parents[2]
+HOME = Path(__file__).parents[3]
 GB = 10**9
 RESERVE = 3 * GB
 

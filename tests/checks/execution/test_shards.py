@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from checks import enough_memory, shards
+from checks.execution import shards
 from checks.machine import Gpu, Machine
 from checks.memory.plan import Plan
+from checks.resources import enough_memory
 from hub.resolve import from_folder
 from inference.model.load.meta_model import build_on_meta
 from tests.tiny_models import tiny

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from checks import runner
+from checks.execution import runner
 from checks.machine import Gpu, Machine
 from checks.memory import measure_model
 from checks.memory.kv_cost import RunnerChoice

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from checks.nvidia_driver import Driver, find_driver
+from checks.installation.nvidia_driver import Driver, find_driver
 
 CPU = "cpu"
 

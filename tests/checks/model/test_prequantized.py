@@ -14,7 +14,7 @@ from checks import preflight
 from checks.machine import Machine
 from checks.memory.plan import Plan, replan
 from checks.memory.quantized_size import quantized_size
-from checks.prequantized import find_blocker
+from checks.model.prequantized import find_blocker
 from hub.client import Hub
 from hub.resolve import from_folder
 from hub.weight_headers.safetensors import with_headers

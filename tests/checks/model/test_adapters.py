@@ -9,10 +9,10 @@ from peft import LoraConfig, get_peft_model
 from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM
 
-from checks.adapters import AdapterCheck, check_adapters, check_distinct, num_resident_values
-from checks.enough_memory import check_ram, plan_budget
 from checks.machine import Machine
 from checks.memory.plan import Plan, replan
+from checks.model.adapters import AdapterCheck, check_adapters, check_distinct, num_resident_values
+from checks.resources.enough_memory import check_ram, plan_budget
 from hub.client import Hub
 from hub.repository import Repository
 from hub.resolve import from_folder

@@ -7,10 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from checks import preflight, triton
+from checks import preflight, report
+from checks.execution import triton
+from checks.installation.triton_needs import (
+    COMPILER,
+    HEADERS,
+    PACKAGE,
+    apt_packages,
+    describe_fix,
+    find_missing,
+)
 from checks.machine import Gpu, Machine
 from checks.memory.plan import Plan
-from checks.triton_needs import COMPILER, HEADERS, PACKAGE, apt_packages, describe_fix, find_missing
 
 pytestmark = pytest.mark.system("posix")  # Triton has no Windows version
 PYTHON_DEV = f"python{sys.version_info.major}.{sys.version_info.minor}-dev"
@@ -70,7 +78,7 @@ def test_a_model_on_a_gpu_is_warned_about(planned: Callable[..., Plan], machine:
     assert finding and finding.ok and "Python.h" in finding.have and "5 times slower" in finding.have
     assert PYTHON_DEV in finding.fix
     assert triton.check(planned(), slow) is None
-    table = preflight.format_table([finding])
+    table = report.format_table([finding])
     assert "Triton  warn" in table and f"fix: apt-get install {PYTHON_DEV}" in table
 
 

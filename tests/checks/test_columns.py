@@ -1,6 +1,6 @@
 """The columns of a table are aligned."""
 
-from checks.report import align_columns
+from checks.columns import align_columns
 
 
 def test_text_is_left_aligned_and_figures_are_right_aligned() -> None:
