@@ -21,7 +21,7 @@ from api.hooks import (
 from api.management import model_loading, sleep_mode
 from api.services import Services
 from api.store import access
-from api.tinker import samples
+from api.tinker.sampling import samples
 from api.url_rule import AnyPath, UrlRule
 from api.wsgi_environ import strip_root_path
 from inference.metrics import Metrics

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from api.errors import json_response, render_errors
 from api.management.llama_cpp import error_before_start
-from api.openai.parse import read_request
+from api.openai.requests.parse import read_request
 from api.openapi.operation import Operation, attach_operation
 from inference.backend import Backend
 from inference.models import Models

@@ -11,7 +11,7 @@ from hub.small_files import INDEX, read_json
 from hub.weight_files import PICKLE_PATTERN, SINGLE_FILE
 from inference.finding import Finding, Refused
 from inference.lora.file_names import ADAPTER_CONFIG
-from inference.model.load.gguf.shards import GGUF
+from inference.model.load.gguf.file.shards import GGUF
 
 SERVED_KIND = "LORA"
 BASE = "its base model"

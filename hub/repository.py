@@ -10,8 +10,8 @@ from typing import Any
 
 from hub.tensors import WeightHeaders
 from hub.weight_files import WEIGHT_SUFFIXES
-from inference.model.load.gguf.header import GgufHeader
-from inference.model.load.gguf.shards import GGUF
+from inference.model.load.gguf.file.header import GgufHeader
+from inference.model.load.gguf.file.shards import GGUF
 
 HASH_PATTERN = re.compile("[0-9a-f]{40}|[0-9a-f]{64}")  # git's sha1, or sha256
 WINDOWS_SEPARATORS = "\\:"  # which names on the Hub may have

@@ -21,7 +21,7 @@ from hub.small_files import CONFIG, INDEX, fetch_metadata, read_index, read_mode
 from hub.weight_files import SAFE_FILES, AllowedFiles, find_shard_names, select_files
 from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding, Refused
-from inference.model.load.gguf.shards import GGUF
+from inference.model.load.gguf.file.shards import GGUF
 from inference.process.background import run_in_background
 from settings.schema import Settings
 

@@ -21,7 +21,7 @@ from hub.repository import RepoFile
 from inference import untrusted_json
 from inference.finding import Refused, format_size
 from inference.lora.file_names import ADAPTER_CONFIG
-from inference.model.load.gguf.shards import GGUF
+from inference.model.load.gguf.file.shards import GGUF
 
 MAX_BYTES = 1_400_000  # the checks may read 2 MB; the rest is for the listing and the weight headers
 MAX_TRIES = 2

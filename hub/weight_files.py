@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 
 from inference.finding import Finding, Refused, format_count, format_size, join_names
-from inference.model.load.gguf.shards import GGUF, first_shard, shard_names
+from inference.model.load.gguf.file.shards import GGUF, first_shard, shard_names
 
 SHARD_PATTERN = re.compile(r"model-\d{5}-of-\d{5}\.safetensors")
 SMALL_SUFFIXES = (".json", ".model", ".jinja", ".txt", ".tiktoken")

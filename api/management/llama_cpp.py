@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from api.errors import json_response, render_errors
 from api.hooks.adapter_sums import AdapterScale, adapter_sums, parse_scales
-from api.openai.parse import read_request
+from api.openai.requests.parse import read_request
 from api.openapi.operation import Operation, attach_operation
 from inference.errors import ServerError
 from inference.models import Models, listed_adapters

@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from api.adapters import adapter_loader
 from api.errors import json_response, render_errors
-from api.openai.parse import read_request
+from api.openai.requests.parse import read_request
 from api.openapi.operation import Operation, attach_operation
 from inference.errors import BadRequest, ServerError
 from inference.models import Models

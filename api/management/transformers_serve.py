@@ -1,6 +1,6 @@
 """The route that `transformers chat` calls before its first message, as `transformers serve` answers it.
 
-The chat itself is /v1/chat/completions; api/openai/generation_config.py reads its settings.
+The chat itself is /v1/chat/completions; api/openai/requests/generation_config.py reads its settings.
 """
 
 from flask import Blueprint, Response
@@ -8,8 +8,8 @@ from msgspec import UNSET, Struct, UnsetType
 
 from api.errors import render_errors
 from api.openai.errors import error_before_start
-from api.openai.parse import read_request
 from api.openai.protocol.errors import ErrorResponse
+from api.openai.requests.parse import read_request
 from api.openapi.operation import Operation, attach_operation
 from api.response import SSE
 from inference.models import Models, UnknownModel

@@ -12,8 +12,8 @@ from api.adapters import adapter_loader
 from api.errors import json_response
 from api.hooks.tuning_access import current_service
 from api.openai.errors import InvalidParameter
-from api.openai.parse import read_request
 from api.openai.protocol.errors import ErrorResponse
+from api.openai.requests.parse import read_request
 from api.openapi.operation import Operation, attach_operation
 from inference.errors import NotFound
 from inference.models import shorten_name

@@ -16,10 +16,10 @@ from api.embeddings import EmbeddingsWriter, check_size, make_vector
 from api.hooks.concurrency_limit import acquire_permit
 from api.hooks.request_log import make_request_id
 from api.openai.errors import InvalidBody, InvalidParameter, error_before_start, unsupported_api
-from api.openai.messages import parse_messages
-from api.openai.parse import make_template, read_request, split_prompts
 from api.openai.protocol.embeddings import EmbeddingData, EmbeddingRequest, EmbeddingResponse, InputText
 from api.openai.reply import make_usage
+from api.openai.requests.messages import parse_messages
+from api.openai.requests.parse import make_template, read_request, split_prompts
 from api.response import respond
 from inference.backend import Backend, Stream
 from inference.embedding import Embedding

@@ -1,7 +1,7 @@
 """vLLM's error format and messages, with TGI's `error_type` for TGI's clients, which call the same paths.
 
 The error of a prompt that is too long has OpenAI's type and code.
-Knows ServerError and the JSON of errors. validation.py and parse.py decide which requests are invalid.
+Knows ServerError and the JSON of errors. requests/ decides which requests are invalid.
 """
 
 from typing import Any, ClassVar

@@ -13,16 +13,16 @@ from api.hooks.concurrency_limit import acquire_permit
 from api.merged_stream import submit_all
 from api.openai.chat_writer import ChatWriter, FunctionWriter
 from api.openai.completion_writer import CompletionWriter, Prompt, PromptEcho
-from api.openai.messages import functions_to_tools, parse_content, sent_tools
-from api.openai.model_choice import resolve_model
-from api.openai.parse import chat_request, completion_requests, read_request
 from api.openai.prefix_events import prefix_log
 from api.openai.protocol.chat import ChatCompletionRequest
 from api.openai.protocol.completion import CompletionRequest
 from api.openai.repeated_answers import RepeatedAnswers
 from api.openai.reply import ReplyOptions, reply_options
+from api.openai.requests.messages import functions_to_tools, parse_content, sent_tools
+from api.openai.requests.model_choice import resolve_model
+from api.openai.requests.parse import chat_request, completion_requests, read_request
+from api.openai.requests.tool_choice import forces_named_tool
 from api.openai.stored_chats import check_stored_chat, record_chat
-from api.openai.tool_choice import forces_named_tool
 from api.response import SSE, Framing, Writer, respond
 from inference.backend import Backend
 from inference.content import content_text

@@ -16,9 +16,9 @@ from api.body import json_body
 from api.body.json_body import encode
 from api.client_detection import is_llama_stack
 from api.openai.errors import InvalidParameter
-from api.openai.parse import read_request
 from api.openai.protocol.chat import ChatCompletionRequest, ChatCompletionResponse
 from api.openai.protocol.errors import ErrorResponse
+from api.openai.requests.parse import read_request
 from api.openai.stored import (
     PAGE_PARAMETERS,
     StoredRoute,

@@ -5,8 +5,6 @@ from flask import Blueprint, Response, request
 from api.body import json_body
 from api.errors import json_response
 from api.openai.errors import InvalidBody
-from api.openai.messages import parse_messages, parse_tools, sent_tools
-from api.openai.parse import make_template, read_request
 from api.openai.protocol.tokenize import (
     DETOKENIZE,
     TOKENIZER_INFO,
@@ -15,6 +13,8 @@ from api.openai.protocol.tokenize import (
     TokenizeRequest,
     TokenizeResponse,
 )
+from api.openai.requests.messages import parse_messages, parse_tools, sent_tools
+from api.openai.requests.parse import make_template, read_request
 from api.openapi.operation import attach_operation
 from inference.models import Models
 from inference.types import GenerationRequest

@@ -4,7 +4,7 @@ from flask import Response
 
 from api.embeddings import EmbeddingsWriter, check_size, make_vector
 from api.hooks.concurrency_limit import acquire_permit
-from api.openai.parse import MAX_PROMPTS
+from api.openai.requests.parse import MAX_PROMPTS
 from api.openapi.operation import Operation
 from api.response import respond
 from api.tgi.errors import InvalidInput, error_before_start

@@ -10,9 +10,9 @@ from flask import Response
 from api.body import json_body
 from api.errors import json_response
 from api.hooks.concurrency_limit import acquire_permit
-from api.openai.messages import sent_tools
-from api.openai.parse import chat_request
 from api.openai.protocol.chat import ChatCompletionRequest
+from api.openai.requests.messages import sent_tools
+from api.openai.requests.parse import chat_request
 from api.openapi.operation import Operation
 from api.response import SSE, respond
 from api.reworded_stream import RewordedStream

@@ -7,9 +7,9 @@ from flask import Response
 
 from api.body import json_body
 from api.merged_stream import submit_all
-from api.openai.messages import sent_tools
-from api.openai.parse import chat_request
 from api.openai.protocol.chat import ChatCompletionRequest
+from api.openai.requests.messages import sent_tools
+from api.openai.requests.parse import chat_request
 from api.response import respond
 from api.tgi.errors import InvalidInput, JsonDataError, begins_with_field, error_before_start, error_in_stream
 from api.tgi.parse import ServedRequest, read_request, to_served_request

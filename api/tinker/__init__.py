@@ -3,9 +3,10 @@
 from flask import Blueprint
 
 from api.errors import render_errors
-from api.tinker import download_routes, listing_routes, run_routes, sampling_routes, service_routes
+from api.tinker import download_routes, listing_routes, run_routes, service_routes
 from api.tinker.errors import error_before_start
 from api.tinker.loss_aliases import parse_aliases
+from api.tinker.sampling import routes as sampling_routes
 from api.tinker.tinker_route import add_routes
 from inference.models import Models
 from settings.groups import ServerSettings

@@ -1,6 +1,6 @@
 """The JSON that Tinker's clients send. Fields of newer and older clients are optional, unknown ones ignored.
 
-asample's is in sampling.py, that of forward_backward in pass_json.py.
+asample's is in sampling/parse.py, that of forward_backward in pass_json.py.
 """
 
 from typing import Any, Literal

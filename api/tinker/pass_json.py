@@ -7,8 +7,8 @@ from msgspec import Struct
 
 from api.body.json_body import to_struct
 from api.tinker.pass_body import Chunk, DatumBody, OtherChunk, PassBody
-from api.tinker.sampling import TEXT_CHUNK
-from api.tinker.sampling import Chunk as ChunkFields
+from api.tinker.sampling.parse import TEXT_CHUNK
+from api.tinker.sampling.parse import Chunk as ChunkFields
 from api.tinker.tensor_json import TensorFields, read_tensor, to_array
 
 TOKEN = np.dtype("<i4")

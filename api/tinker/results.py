@@ -3,10 +3,10 @@
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from api.tinker import sample_result
 from api.tinker.protobuf.forward_backward import RECORD, write_output
 from api.tinker.protobuf.sample import write_sample
-from api.tinker.sample_result import SampleResult
+from api.tinker.sampling import result as sample_result
+from api.tinker.sampling.result import SampleResult
 from api.tinker.tensors import Array
 from tuning.runs.paths import parse_path
 from tuning.runs.types import (

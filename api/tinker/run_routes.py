@@ -34,7 +34,7 @@ from api.tinker.pass_body import PassBody
 from api.tinker.pass_json import ForwardBackwardBody, ForwardBody, read_forward, read_forward_backward
 from api.tinker.protobuf.forward_backward import read_ids, read_pass
 from api.tinker.results import write_json, write_protobuf
-from api.tinker.samples import SamplePromise, current_samples, is_sample_id
+from api.tinker.sampling.samples import SamplePromise, current_samples, is_sample_id
 from api.tinker.tinker_route import TinkerRoute, require_runs, submit, submit_at
 from inference.models import Models
 from tuning.runs.types import (

@@ -1,4 +1,4 @@
-"""Checks that the device supports the dtype of the computation. resources/enough_memory.py checks its memory."""
+"""Checks that the device supports the dtype of the computation. enough_memory.py checks its memory."""
 
 from checks.machine import Machine
 from checks.memory.plan import Plan

@@ -21,8 +21,8 @@ from inference.model.gguf.kept_bits import bytes_saved, may_keep_bits
 from inference.model.gguf.tensor_shapes import mismatched_tensors
 from inference.model.load.checkpoint_quantization import QUANTIZATION_CONFIG, quantization_for_loading
 from inference.model.load.device_dtype import resolve_dtype
-from inference.model.load.gguf.header import GgufHeader
-from inference.model.load.gguf.unused_tensors import unused_tensors
+from inference.model.load.gguf.file.header import GgufHeader
+from inference.model.load.gguf.tensors.unused_tensors import unused_tensors
 from inference.model.weights import mxfp4_checkpoint
 
 GGUF_DTYPE = "gguf"  # stored_dtype of the weights of a GGUF file

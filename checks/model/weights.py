@@ -6,8 +6,8 @@ from hub.repository import RepoFile, Repository
 from inference.finding import Finding, format_count, format_size, join_names
 from inference.model.gguf.kept_bits import dequantized_formats
 from inference.model.load.architecture import why_no_weights
-from inference.model.load.gguf.shards import GGUF
-from inference.model.load.gguf.unused_tensors import describe_unused
+from inference.model.load.gguf.file.shards import GGUF
+from inference.model.load.gguf.tensors.unused_tensors import describe_unused
 from inference.model.load.tasks import stored_classes, task_of_stored_class
 
 FORMATS = {

@@ -14,7 +14,7 @@ from checks.memory.plan import Plan
 from checks.memory.planned_size import keeps_bits, keeps_mxfp4_experts
 from checks.speed.estimate import TokenWork
 from inference.model.gguf import kept_bits
-from inference.model.load.gguf.header import GgufTensor
+from inference.model.load.gguf.file.header import GgufTensor
 from inference.model.quantization.find_weights import MATRIX, STACK, WeightRole, find_weights
 from inference.model.quantization.schemes import PACKED_BYTES, scheme_dtypes
 from inference.native.packed_matrix import STORED_DTYPES

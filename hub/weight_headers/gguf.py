@@ -16,14 +16,14 @@ from hub.tensors import HeaderUnavailable
 from hub.weight_headers.ranges import CONNECTIONS, MAX_BYTES, REQUEST_OVERHEAD, range_readers
 from inference.errors import error_line
 from inference.finding import Finding, Refused
-from inference.model.load.gguf.config import config_of_header
-from inference.model.load.gguf.header import (
+from inference.model.load.gguf.config.config import config_of_header
+from inference.model.load.gguf.file.header import (
     READ_SIZE,
     GgufHeader,
     NotGguf,
     read_header,
 )
-from inference.model.load.gguf.shards import merge_headers
+from inference.model.load.gguf.file.shards import merge_headers
 from inference.model.load.meta_model import has_tied_embeddings
 from inference.model.load.silence import silence_transformers
 

@@ -8,7 +8,7 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from inference.model.load.gguf.shards import GGUF
+from inference.model.load.gguf.file.shards import GGUF
 
 MAX_PATH_CHARS = 4096
 

@@ -14,7 +14,7 @@ from inference.remote.failures import UpstreamFailure
 from inference.remote.http_client import MAX_DOCUMENT_BYTES, HttpClient
 from inference.remote.upstreams.choices import is_count
 from inference.remote.upstreams.flavours import GUIDED_VLLM
-from inference.remote.upstreams.gradio_functions import read_functions, read_models
+from inference.remote.upstreams.gradio.functions import read_functions, read_models
 from inference.untrusted_json import parse_json
 from settings.model_list import RemoteModel
 

@@ -17,7 +17,7 @@ from inference.remote.tokenizers.remote_tokenizer import WITH_TOKENIZER, RemoteT
 from inference.remote.tokenizers.vllm_tokenizer import VllmTokenizer
 from inference.remote.upstreams.cleaned_reader import with_cleaned_answers
 from inference.remote.upstreams.flavours import FLAVOURS, GUIDED_VLLM
-from inference.remote.upstreams.gradio import GradioApi
+from inference.remote.upstreams.gradio.gradio import GradioApi
 from inference.remote.upstreams.llamastack import LlamaStackApi
 from inference.remote.upstreams.openai import OpenAIApi
 from inference.remote.upstreams.prompt_types import as_text, prompt_type_of, type_name_of

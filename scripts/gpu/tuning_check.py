@@ -13,10 +13,10 @@ from inference.model.quantization.quantize import move_unpacked, pack_on_device
 from inference.model.quantization.replace import replace_weights
 from inference.model.quantization.schemes import INT4, NONE
 from scripts.gpu.section import Figure
-from tuning.trainer.base_model import split_model
 from tuning.trainer.datum import Datum
-from tuning.trainer.fused_norms import fuse_norms
-from tuning.trainer.lora import LoraOptions
+from tuning.trainer.model.base_model import split_model
+from tuning.trainer.model.fused_norms import fuse_norms
+from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.trainer import Trainer
 
 SIZES: Mapping[str, int] = {

@@ -12,9 +12,9 @@ from torch import nn
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
 from scripts.bench.models import build_model
 from scripts.bench.options import BenchOptions
-from tuning.trainer.base_model import prepare_frozen, split_model
 from tuning.trainer.datum import Datum
-from tuning.trainer.lora import LoraOptions
+from tuning.trainer.model.base_model import prepare_frozen, split_model
+from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer
 

@@ -28,9 +28,9 @@ from inference.native.weight_cache.source_files import OFF
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, Started, Token
 from settings.groups import BackendSettings, EngineSettings, ModelSettings
-from tuning.trainer.base_model import load_base
 from tuning.trainer.datum import Datum
-from tuning.trainer.lora import LoraOptions
+from tuning.trainer.model.base_model import load_base
+from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer
 

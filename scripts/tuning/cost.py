@@ -24,9 +24,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM
 from inference.model.quantization.schemes import INT4, INT8, NONE
 from scripts.tuning.memory import TOKENIZER_FILES
 from settings.groups import ModelSettings
-from tuning.trainer.base_model import load_base
 from tuning.trainer.datum import Datum
-from tuning.trainer.lora import LoraOptions
+from tuning.trainer.model.base_model import load_base
+from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.trainer import Trainer
 
 SIZES = {"hidden_size": 896, "intermediate_size": 4864, "num_attention_heads": 14, "num_key_value_heads": 2}

@@ -12,7 +12,7 @@ from inference.metrics.upstream import UpstreamMetrics
 from inference.remote import attempts
 from inference.remote.detect import Detected
 from inference.remote.open import open_model
-from inference.remote.upstreams.gradio_functions import GradioFunctions
+from inference.remote.upstreams.gradio.functions import GradioFunctions
 from inference.types import Message
 from settings.model_list import RemoteModel, Timeouts, parse_entry
 from tests.remote.fake_upstream import FakeUpstream, running_loop, start

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from inference.backend import Backend
-from inference.remote.upstreams.gradio_functions import GradioFunctions
+from inference.remote.upstreams.gradio.functions import GradioFunctions
 from inference.types import GenerationRequest
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document, event

@@ -29,13 +29,13 @@ from tuning.jobs.hyperparameters import (
 )
 from tuning.jobs.memory_check import check_job_memory
 from tuning.jobs.prepared_job import PreparedJob
-from tuning.trainer.base_model import not_a_decoder
 from tuning.trainer.job.disk_plan import check_disk, plan_disk
 from tuning.trainer.job.schedule import count_steps
 from tuning.trainer.job.step_time import estimate_seconds
 from tuning.trainer.job.training_data import training_data
 from tuning.trainer.memory.mapped_weights import has_served_weights
 from tuning.trainer.memory.memory_plan import TrainingPlan, largest_pass, plan_memory
+from tuning.trainer.model.base_model import not_a_decoder
 from tuning.types import OWN_WEIGHTS, Hyperparameters, JobError, JobSpec, TrainingBase
 
 OUT_OF_MEMORY = "the validation of the files ran out of memory: free memory, or use a file with fewer rows"

@@ -26,7 +26,6 @@ from inference.process.full_disk import is_disk_full
 from inference.process.memory.memory_shortage import is_memory_shortage
 from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.durable_files import replace_folder
-from tuning.trainer.lora import LoraOptions, find_linear_names, kinds_to_names
 from tuning.trainer.memory.memory_plan import TRAINED_FACTOR, TrainingPlan, plan_memory
 from tuning.trainer.memory.trainer_memory import used_bytes
 from tuning.trainer.messages import (
@@ -38,7 +37,8 @@ from tuning.trainer.messages import (
     write_message,
 )
 from tuning.trainer.micro_batches import Layout
-from tuning.trainer.open_base import open_base
+from tuning.trainer.model.lora import LoraOptions, find_linear_names, kinds_to_names
+from tuning.trainer.model.open_base import open_base
 from tuning.trainer.optimizers import AdamParams, check_params, num_steps
 from tuning.trainer.run_state import open_run_state, save_run_state
 from tuning.trainer.trainer import Trainer

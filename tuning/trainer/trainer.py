@@ -16,17 +16,18 @@ from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from inference.errors import BadRequest, NotFound
-from tuning.trainer.base_model import BaseModel, check_packing
 from tuning.trainer.check_datum import check_datum
 from tuning.trainer.datum import Datum
 from tuning.trainer.durable_files import write_tensors
-from tuning.trainer.full_weights import FullWeights
-from tuning.trainer.lora import LoraOptions, PeftAdapters, read_config
 from tuning.trainer.losses.block_losses import backward_by_blocks
 from tuning.trainer.losses.table import Loss, complete_config, find_loss
 from tuning.trainer.losses.target_logprobs import target_logprobs
 from tuning.trainer.losses.token_losses import ScoredTokens
 from tuning.trainer.micro_batches import Layout, MicroBatch, Targets, divide, lay_out
+from tuning.trainer.model.base_model import BaseModel, check_packing
+from tuning.trainer.model.full_weights import FullWeights
+from tuning.trainer.model.lora import LoraOptions, PeftAdapters, read_config
+from tuning.trainer.model.trained_weights import TrainedAdapter, TrainedWeights
 from tuning.trainer.optimizers import (
     AdamParams,
     check_optimizer,
@@ -37,7 +38,6 @@ from tuning.trainer.optimizers import (
 )
 from tuning.trainer.pass_result import ComputedBatch, PassResult, collect
 from tuning.trainer.run_files import OPTIMIZER_FILE
-from tuning.trainer.trained_weights import TrainedAdapter, TrainedWeights
 
 DEFAULT_LAYOUT = Layout()
 

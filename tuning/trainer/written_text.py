@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from transformers import GenerationConfig
 
-from tuning.trainer.base_model import BaseModel
+from tuning.trainer.model.base_model import BaseModel
 
 MAX_GIVEN_TOKENS = 64  # of a prompt's beginning
 MAX_PROMPT_TOKENS = 24  # that the model adds to it

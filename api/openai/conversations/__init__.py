@@ -26,7 +26,7 @@ from api.openai.conversations.protocol import (
     UpdateConversation,
 )
 from api.openai.errors import InvalidParameter
-from api.openai.parse import read_request
+from api.openai.requests.parse import read_request
 from api.openai.responses.context import resolve_references
 from api.openai.responses.input_items import to_chat_messages
 from api.openai.responses.protocol import InputItem, ResponsesRequest

@@ -20,7 +20,7 @@ from api.openai.fine_tuning.protocol import (
     RESUME,
     CreateJob,
 )
-from api.openai.parse import read_request
+from api.openai.requests.parse import read_request
 from api.openai.stored import StoredRoute, page_query, read_metadata_filter
 from tuning.store.table import ListPage
 from tuning.types import Job

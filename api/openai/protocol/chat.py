@@ -1,6 +1,6 @@
 """The JSON of /v1/chat/completions: messages, tools, request, response, and the chunks of a stream.
 
-Types only: validation.py checks values. Unknown fields are ignored, and every optional field accepts null.
+Types only: requests/ checks values. Unknown fields are ignored, and every optional field accepts null.
 """
 
 from typing import Any, Literal

@@ -1,6 +1,6 @@
 """The JSON that completions and chat completions share: request fields, usage, prompt logprobs.
 
-Types only: validation.py checks values. Unknown fields are ignored, and every optional field accepts null.
+Types only: requests/ checks values. Unknown fields are ignored, and every optional field accepts null.
 """
 
 from typing import Any

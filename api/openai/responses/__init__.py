@@ -10,8 +10,8 @@ from flask import Response
 
 from api.errors import json_response
 from api.hooks.concurrency_limit import acquire_permit, hand_over_permit
-from api.openai.parse import chat_request, read_request
 from api.openai.reply import fingerprint
+from api.openai.requests.parse import chat_request, read_request
 from api.openai.responses.background import BackgroundRun, check_background, current_runs
 from api.openai.responses.context import ResponseContext, resolve_context
 from api.openai.responses.errors import named_as_in_responses, rename_field

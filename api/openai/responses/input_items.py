@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 
 from api.openai.errors import InvalidBody
-from api.openai.messages import ROLES, call_arguments, parse_content
 from api.openai.protocol.chat import CalledFunction, ChatMessage, Content, ContentPart, ToolCallParam
+from api.openai.requests.messages import ROLES, call_arguments, parse_content
 from api.openai.responses.protocol import AgentContentPart, InputItem, ResponsesRequest
 from api.openai.responses.tools import INPUT, convert_field, function_name
 from inference.errors import short

@@ -8,7 +8,7 @@ import numpy as np
 
 from api.tinker.protobuf.tensor import write_tensor
 from api.tinker.protobuf.wire import bytes_field, integer_field
-from api.tinker.sample_result import SampledSequence, SampleResult, TopTokens
+from api.tinker.sampling.result import SampledSequence, SampleResult, TopTokens
 
 STOP_REASONS = {"stop": 0, "length": 1}
 TOKEN, LOGPROB = np.dtype("<i4"), np.dtype("<f4")

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from inference.model.load.gguf.shards import Bytes
+from inference.model.load.gguf.file.shards import Bytes
 from inference.native.packed_matrix import PackedMatrix
 from inference.native.structs import NativeDtype
 

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from inference.model.gguf.blocks import Blocks
 from inference.model.gguf.kept_bits import PACKED_DTYPES
-from inference.model.load.gguf.header import GgufTensor
-from inference.model.load.gguf.shards import Bytes
+from inference.model.load.gguf.file.header import GgufTensor
+from inference.model.load.gguf.file.shards import Bytes
 from inference.model.quantization.find_weights import STACK
 
 

@@ -9,8 +9,8 @@ from collections.abc import Collection, Mapping, Sequence
 
 import torch
 
-from inference.model.load.gguf.header import GgufHeader, GgufTensor
-from inference.model.load.gguf.processors import has_processor
+from inference.model.load.gguf.file.header import GgufHeader, GgufTensor
+from inference.model.load.gguf.tensors.processors import has_processor
 from inference.model.quantization.find_weights import MATRIX, STACK
 from inference.model.quantization.schemes import BIAS, NONE, matrix_bytes
 from inference.native.build import NativeUnavailable

@@ -21,11 +21,11 @@ from inference.model.gguf.expert_blocks import ExpertBlocks, StackRows, complete
 from inference.model.gguf.kept_bits import PACKED_DTYPES, dequantized_formats, is_packable, keeps_bits
 from inference.model.gguf.replace_blocks import FileBlocks, load_with_blocks
 from inference.model.load.formats import open_gguf
-from inference.model.load.gguf.header import GgufHeader, GgufTensor
-from inference.model.load.gguf.processors import map_names
-from inference.model.load.gguf.shards import Bytes, merged_header, read_files
-from inference.model.load.gguf.tensor_config import required
-from inference.model.load.gguf.unused_tensors import check_all_used
+from inference.model.load.gguf.config.tensor_config import required
+from inference.model.load.gguf.file.header import GgufHeader, GgufTensor
+from inference.model.load.gguf.file.shards import Bytes, merged_header, read_files
+from inference.model.load.gguf.tensors.processors import map_names
+from inference.model.load.gguf.tensors.unused_tensors import check_all_used
 from inference.model.quantization.find_weights import STACK
 
 log = logging.getLogger(__name__)

@@ -3,8 +3,8 @@
 from math import prod
 from typing import Any
 
-from inference.model.load.gguf.header import GgufHeader
-from inference.model.load.gguf.processors import map_known_names
+from inference.model.load.gguf.file.header import GgufHeader
+from inference.model.load.gguf.tensors.processors import map_known_names
 from inference.model.quantization.find_weights import MATRIX
 
 Mismatch = tuple[str, tuple[int, ...], tuple[int, ...]]

@@ -15,12 +15,18 @@ from safetensors import safe_open
 from torch import Tensor
 from transformers import AutoConfig
 
-from inference.model.load.gguf.config import read_gguf_config
-from inference.model.load.gguf.processors import processors
-from inference.model.load.gguf.shards import GGUF, merged_header, open_as_one_file, read_files, shard_paths
-from inference.model.load.gguf.tensor_config import required
-from inference.model.load.gguf.tokenizer import read_gguf_tokenizer
-from inference.model.load.gguf.unused_tensors import check_all_used
+from inference.model.load.gguf.config.config import read_gguf_config
+from inference.model.load.gguf.config.tensor_config import required
+from inference.model.load.gguf.file.shards import (
+    GGUF,
+    merged_header,
+    open_as_one_file,
+    read_files,
+    shard_paths,
+)
+from inference.model.load.gguf.tensors.processors import processors
+from inference.model.load.gguf.tensors.unused_tensors import check_all_used
+from inference.model.load.gguf.tokenizer.tokenizer import read_gguf_tokenizer
 from inference.model.load.tokenizer import open_tokenizer
 
 TOKENIZERS = ("tokenizer.json", "tokenizer.model", "tokenizer_config.json")

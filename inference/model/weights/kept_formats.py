@@ -2,7 +2,7 @@
 
 from inference.model.gguf.packed_file import open_keeping_bits
 from inference.model.load.formats import FORMATS, WeightsFormat, is_gguf, safetensors_files
-from inference.model.load.gguf.shards import shard_paths
+from inference.model.load.gguf.file.shards import shard_paths
 from inference.model.weights.float16_checkpoint import has_float16_weights, open_keeping_float16
 from inference.model.weights.mxfp4_checkpoint import has_mxfp4_weights, open_keeping_mxfp4
 

@@ -1,6 +1,6 @@
 """The interface between a remote backend and what an upstream speaks: requests to send, and how to read them.
 
-One file for each kind of server implements it: openai.py, tgi.py, llamastack.py, gradio.py and link.py.
+One file for each kind of server implements it: openai.py, tgi.py, llamastack.py, gradio/ and link.py.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -10,7 +10,7 @@ from api.tinker.pass_body import OtherChunk
 from api.tinker.protobuf.forward_backward import read_ids, read_pass, write_output
 from api.tinker.protobuf.sample import write_sample
 from api.tinker.protobuf.wire import bytes_field, integer_field, read_fields, varint
-from api.tinker.sample_result import SampledSequence, SampleResult
+from api.tinker.sampling.result import SampledSequence, SampleResult
 from inference.errors import BadRequest
 from tests.api.tinker.protobuf_bodies import MODEL_ID, REQUEST
 

@@ -20,7 +20,7 @@ from hub.repository import Repository
 from hub.weight_files import AllowedFiles, select_weight_files
 from hub.weight_headers.gguf import config_from_header, with_gguf_config
 from inference.finding import Finding, Refused
-from inference.model.load.gguf.header import (
+from inference.model.load.gguf.file.header import (
     ALIGNMENT,
     UINT32,
     NotGguf,
@@ -28,7 +28,7 @@ from inference.model.load.gguf.header import (
     pack_string,
     read_header,
 )
-from inference.model.load.gguf.shards import shard_paths
+from inference.model.load.gguf.file.shards import shard_paths
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
 from inference.model.weights.kept_formats import KEPT_FORMATS

@@ -8,7 +8,7 @@ import torch
 from inference.model.gguf.kept_bits import bytes_saved
 from inference.model.gguf.packed_file import open_keeping_bits
 from inference.model.load.formats import open_gguf
-from inference.model.load.gguf.header import read_header
+from inference.model.load.gguf.file.header import read_header
 from inference.model.memory_usage import weight_bytes
 from inference.model.quantization.packed_tensor import PackedExperts, PackedTensor
 from tests.tiny_models.expert_models import load_file, write_file

@@ -10,8 +10,8 @@ from inference.model.gguf import kept_bits
 from inference.model.gguf.kept_bits import bytes_saved
 from inference.model.gguf.packed_file import row_order
 from inference.model.load.formats import FORMATS
-from inference.model.load.gguf.header import GgufTensor, read_header
-from inference.model.load.gguf.processors import processors
+from inference.model.load.gguf.file.header import GgufTensor, read_header
+from inference.model.load.gguf.tensors.processors import processors
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes
 from inference.model.quantization.packed_tensor import PackedTensor, PackedWeight

@@ -7,7 +7,7 @@ from transformers import LlamaConfig
 
 from checks.speed.estimate import SpeedEstimate
 from inference.model.gguf.kept_bits import PACKED_DTYPES
-from inference.model.load.gguf.header import read_header
+from inference.model.load.gguf.file.header import read_header
 from inference.native.structs import NativeDtype
 from scripts.preflight.speed.__main__ import result_cells
 from scripts.preflight.speed.cases import CASES

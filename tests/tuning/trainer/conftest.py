@@ -8,8 +8,8 @@ import pytest
 
 from settings.groups import ModelSettings
 from tests.tiny_models import tiny
-from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.datum import Datum
+from tuning.trainer.model.base_model import BaseModel, load_base
 from tuning.types import Hyperparameters, JobSpec, Method
 
 VOCAB = tiny.LLAMA["vocab_size"]

@@ -7,10 +7,10 @@ from transformers import AutoModelForCausalLM, CTRLConfig
 from inference.errors import BadRequest, Unavailable
 from tests.tiny_models.families import CONTEXT, VOCAB, tiny
 from tests.tuning.trainer.conftest import job_spec, make_data
-from tuning.trainer.base_model import BaseModel, disable_dropout, split_model
-from tuning.trainer.lora import LoraOptions, find_linear_names
 from tuning.trainer.memory.memory_plan import plan_memory
 from tuning.trainer.micro_batches import Layout
+from tuning.trainer.model.base_model import BaseModel, disable_dropout, split_model
+from tuning.trainer.model.lora import LoraOptions, find_linear_names
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer
 

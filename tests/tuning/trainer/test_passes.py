@@ -12,10 +12,10 @@ from tests.tuning.trainer.conftest import make_data
 from tests.tuning.trainer.losses.formulas import FORMULAS, Row
 from tests.tuning.trainer.pass_data import DATA, with_candidates
 from tests.tuning.trainer.warm_runs import gradients, warm
-from tuning.trainer.base_model import BaseModel
 from tuning.trainer.datum import Datum
 from tuning.trainer.losses import target_logprobs
 from tuning.trainer.losses.table import LOSSES
+from tuning.trainer.model.base_model import BaseModel
 from tuning.trainer.trainer import Trainer
 
 SINGLE = [name for name, loss in LOSSES.items() if loss.group_size == 1 and name != "kto"]

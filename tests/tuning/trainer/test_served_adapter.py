@@ -12,7 +12,7 @@ from tests.tiny_models import tiny
 from tests.tiny_models.families import needs_fused
 from tests.tuning.trainer.conftest import make_data
 from tests.tuning.trainer.warm_runs import warm
-from tuning.trainer.base_model import load_base
+from tuning.trainer.model.base_model import load_base
 from tuning.trainer.trainer import Trainer
 
 

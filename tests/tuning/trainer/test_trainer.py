@@ -16,11 +16,11 @@ from inference.native.packed_matrix import PackedMatrix
 from settings.groups import ModelSettings
 from tests.tuning.trainer.conftest import VOCAB, make_data, weighted_data
 from tests.tuning.trainer.warm_runs import STEP, gradients, train, warm
-from tuning.trainer.base_model import BaseModel, load_base, split_model
 from tuning.trainer.datum import Datum
-from tuning.trainer.lora import LoraOptions
-from tuning.trainer.lora_linear import LoraLinear
 from tuning.trainer.micro_batches import Layout
+from tuning.trainer.model.base_model import BaseModel, load_base, split_model
+from tuning.trainer.model.lora import LoraOptions
+from tuning.trainer.model.lora_linear import LoraLinear
 from tuning.trainer.trainer import Trainer
 
 DATA = weighted_data([9, 4, 12, 7, 5])

@@ -4,7 +4,7 @@ from random import Random
 
 import torch
 
-from tuning.trainer.base_model import BaseModel
+from tuning.trainer.model.base_model import BaseModel
 from tuning.trainer.written_text import (
     MAX_ANSWER_TOKENS,
     MAX_GIVEN_TOKENS,

@@ -3,7 +3,7 @@
 from torch import Tensor
 
 from tests.tuning.trainer.conftest import weighted_data
-from tuning.trainer.lora import LoraOptions
+from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer
 

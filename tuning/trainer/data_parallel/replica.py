@@ -23,7 +23,7 @@ from tuning.trainer.data_parallel.collectives import copy_weights, sum_gradients
 from tuning.trainer.data_parallel.messages import Call, ReplicaSetup, to_reply
 from tuning.trainer.datum import Datum
 from tuning.trainer.micro_batches import Layout
-from tuning.trainer.open_base import open_base
+from tuning.trainer.model.open_base import open_base
 from tuning.trainer.pass_result import PassResult
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.whole_passes import Interruption

@@ -12,13 +12,13 @@ from typing import Any
 import torch
 from peft import LoraConfig
 
-from tuning.trainer.base_model import BaseModel
 from tuning.trainer.data_parallel.collectives import copy_weights, sum_gradients
 from tuning.trainer.data_parallel.messages import ReplicaSetup, raise_failures
 from tuning.trainer.data_parallel.replicas import Replica, ReplicaDied, ReplicaGroup
 from tuning.trainer.datum import Datum
 from tuning.trainer.losses.table import find_loss
 from tuning.trainer.micro_batches import Layout
+from tuning.trainer.model.base_model import BaseModel
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.pass_result import PassResult
 from tuning.trainer.trainer import DEFAULT_LAYOUT, Trainer

@@ -18,7 +18,6 @@ from inference.text.chat_template import ChatTemplate
 from tuning.data.encoder import Encoder
 from tuning.data.examples import Dataset
 from tuning.job_files import SPEC_FILE, read_value
-from tuning.trainer.base_model import BaseModel, qlora_scheme
 from tuning.trainer.data_parallel.trainer import open_trainer
 from tuning.trainer.job.failures import to_failure
 from tuning.trainer.job.job import TrainingJob
@@ -27,7 +26,8 @@ from tuning.trainer.job.progress import ProgressLog
 from tuning.trainer.job.training_data import TrainingData, training_data
 from tuning.trainer.memory.memory_plan import largest_pass, plan_memory
 from tuning.trainer.micro_batches import make_layout
-from tuning.trainer.open_base import open_base
+from tuning.trainer.model.base_model import BaseModel, qlora_scheme
+from tuning.trainer.model.open_base import open_base
 from tuning.types import Hyperparameters, JobSpec
 
 log = logging.getLogger(__name__)

@@ -13,8 +13,8 @@ import torch
 from inference.finding import Finding, format_size
 from inference.model.load.device_dtype import resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters
-from tuning.trainer.base_model import training_dtype
 from tuning.trainer.memory.memory_plan import FLOAT_BYTES, NUM_MOMENTS
+from tuning.trainer.model.base_model import training_dtype
 from tuning.types import NUM_CHECKPOINTS, JobSpec
 
 NEW_AND_OLD = 2  # a state is written beside the one that it replaces

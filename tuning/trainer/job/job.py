@@ -28,8 +28,8 @@ from tuning.trainer.job.save_schedule import SaveSchedule
 from tuning.trainer.job.schedule import Schedule, make_schedule
 from tuning.trainer.job.training_data import TrainingBatch, TrainingData, add_reference, prompt_of
 from tuning.trainer.job.workload import JobWorkload, make_workload
-from tuning.trainer.lora import lora_options
 from tuning.trainer.memory.trainer_memory import peak_bytes
+from tuning.trainer.model.lora import lora_options
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.pass_result import PassResult
 from tuning.trainer.trainer import Trainer

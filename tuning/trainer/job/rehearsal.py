@@ -16,10 +16,10 @@ import numpy as np
 import torch
 from safetensors.torch import load_file
 
-from tuning.trainer.base_model import BaseModel
 from tuning.trainer.datum import Datum
 from tuning.trainer.durable_files import write_tensors
 from tuning.trainer.job.pass_cost import PassCost
+from tuning.trainer.model.base_model import BaseModel
 from tuning.trainer.written_text import WrittenText, common_ending, write_answers, write_prompts
 from tuning.types import Hyperparameters, JobSpec
 

@@ -18,13 +18,6 @@ from hub.model_config import LAYER_COUNT_KEYS
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.device_dtype import default_context, resolve_device
 from inference.model.load.meta_model import build_on_meta, count_parameters
-from tuning.trainer.base_model import (
-    BaseModel,
-    prepare_frozen,
-    qlora_scheme,
-    split_model,
-    training_dtype,
-)
 from tuning.trainer.datum import Datum
 from tuning.trainer.job.job import create_run
 from tuning.trainer.job.pass_cost import make_pass_cost
@@ -34,6 +27,13 @@ from tuning.trainer.job.schedule import Schedule, make_schedule
 from tuning.trainer.job.training_data import TrainingData
 from tuning.trainer.job.workload import make_workload
 from tuning.trainer.micro_batches import make_layout
+from tuning.trainer.model.base_model import (
+    BaseModel,
+    prepare_frozen,
+    qlora_scheme,
+    split_model,
+    training_dtype,
+)
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer
 from tuning.types import JobSpec

@@ -10,7 +10,7 @@ from pathlib import Path
 from inference.native.packed_matrix import NATIVE_DTYPES
 from inference.native.structs import NativeDtype
 from inference.native.weight_cache.file import BadWeightFile, read_header
-from tuning.trainer.base_model import qlora_scheme
+from tuning.trainer.model.base_model import qlora_scheme
 from tuning.types import Hyperparameters, TrainingBase
 
 

@@ -21,12 +21,12 @@ from inference.model.quantization.schemes import NONE, weight_bytes_saved
 from inference.native.library import available
 from inference.native.packed_matrix import NATIVE_DTYPES
 from tuning.data.examples import Dataset
-from tuning.trainer.base_model import qlora_scheme, training_dtype
-from tuning.trainer.lora import PeftAdapters, lora_options, read_config
 from tuning.trainer.losses.target_logprobs import tokens_per_block
 from tuning.trainer.memory.mapped_weights import MappedWeights, read_mapped_weights
 from tuning.trainer.memory.saved_activations import saved_bytes
 from tuning.trainer.micro_batches import MAX_PASS_TOKENS
+from tuning.trainer.model.base_model import qlora_scheme, training_dtype
+from tuning.trainer.model.lora import PeftAdapters, lora_options, read_config
 from tuning.trainer.written_text import longest_text
 from tuning.types import JobSpec
 

@@ -16,15 +16,15 @@ from settings.groups import ModelSettings
 from tests.tuning.trainer.conftest import job_spec, make_data, weighted_data
 from tests.tuning.trainer.job.running import StopAfter, dataset, losses, of_type
 from tuning.job_files import PROGRESS_FILE
-from tuning.trainer.base_model import load_base
 from tuning.trainer.data_parallel.trainer import DataParallelTrainer, divide_rows, open_trainer
 from tuning.trainer.datum import Datum
 from tuning.trainer.job.job import TrainingJob
 from tuning.trainer.job.progress import ProgressLog
 from tuning.trainer.job.training_data import training_data
-from tuning.trainer.lora import LoraOptions
 from tuning.trainer.messages import TrainerMessage, data_to_arrays
 from tuning.trainer.micro_batches import Layout
+from tuning.trainer.model.base_model import load_base
+from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.server import TrainerServer
 from tuning.trainer.trainer import Trainer

@@ -10,11 +10,11 @@ from settings.groups import ModelSettings
 from tests.tuning.trainer.conftest import VOCAB
 from tuning.data.examples import Dataset, Example, PreferencePair, RatedExample
 from tuning.job_files import PROGRESS_FILE
-from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.job.job import TrainingJob
 from tuning.trainer.job.progress import ProgressLog
 from tuning.trainer.job.training_data import training_data
 from tuning.trainer.micro_batches import make_layout
+from tuning.trainer.model.base_model import BaseModel, load_base
 from tuning.trainer.trainer import Trainer
 from tuning.types import JobSpec, Method
 

@@ -16,9 +16,9 @@ from tests.tuning.trainer.conftest import job_spec
 from tests.tuning.trainer.job.children import WAIT_S, chat_rows, lines_of, of_type, wait_for_step, write_job
 from tuning.data.examples import Dataset, Example
 from tuning.job_files import SPEC_FILE, read_value
-from tuning.trainer.base_model import BaseModel
 from tuning.trainer.job import child
 from tuning.trainer.job.progress import ProgressLog
+from tuning.trainer.model.base_model import BaseModel
 from tuning.types import JobSpec
 
 ROOT = Path(__file__).parents[4]

@@ -13,7 +13,6 @@ from settings.groups import ModelSettings
 from tests.tiny_models.families import tiny
 from tests.tuning.trainer.conftest import job_spec
 from tuning.data.examples import Dataset, Example
-from tuning.trainer.base_model import BaseModel, load_base
 from tuning.trainer.datum import Datum
 from tuning.trainer.job.job import create_run
 from tuning.trainer.job.pass_cost import CAUSAL_SHARE, PassCost, count_multiplied, make_pass_cost
@@ -21,6 +20,7 @@ from tuning.trainer.job.remaining_time import RemainingTime
 from tuning.trainer.job.schedule import make_schedule
 from tuning.trainer.job.training_data import TrainingData, training_data
 from tuning.trainer.job.workload import make_workload
+from tuning.trainer.model.base_model import BaseModel, load_base
 from tuning.trainer.trainer import Trainer
 from tuning.types import JobSpec
 

@@ -9,7 +9,6 @@ import torch
 
 from tests.tuning.trainer.conftest import job_spec, weighted_data
 from tests.tuning.trainer.job.running import StopAfter, losses, of_type, run_job
-from tuning.trainer.base_model import BaseModel
 from tuning.trainer.job.rehearsal import (
     NUM_CANDIDATES,
     WRITES,
@@ -20,7 +19,8 @@ from tuning.trainer.job.rehearsal import (
     with_candidates,
     write_rehearsal,
 )
-from tuning.trainer.lora import LoraOptions
+from tuning.trainer.model.base_model import BaseModel
+from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.written_text import WrittenText

@@ -17,7 +17,7 @@ from tests.tiny_models.families import DEVICE, tiny
 from tests.tuning.trainer.conftest import VOCAB, job_spec
 from tests.tuning.trainer.job.running import dataset, of_type, run_loaded
 from tuning.data.examples import Example
-from tuning.trainer.base_model import disable_dropout, split_model
+from tuning.trainer.model.base_model import disable_dropout, split_model
 from tuning.types import Hyperparameters
 
 CASES: dict[str, dict[str, Any]] = {

@@ -7,10 +7,10 @@ import torch
 from torch import Tensor
 
 from tests.tuning.trainer.pass_data import DATA, with_candidates
-from tuning.trainer.base_model import BaseModel
 from tuning.trainer.datum import Datum
-from tuning.trainer.lora import LoraOptions
 from tuning.trainer.losses import block_losses, table, target_logprobs
+from tuning.trainer.model.base_model import BaseModel
+from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.trainer import Trainer
 
 

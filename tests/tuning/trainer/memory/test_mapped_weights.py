@@ -20,10 +20,10 @@ from tests.tiny_models import tiny
 from tests.tiny_models.families import needs_fused
 from tests.tuning.trainer.conftest import job_spec, make_data
 from tuning.served_weights import with_served_weights
-from tuning.trainer.base_model import BaseModel
-from tuning.trainer.lora import LoraOptions
 from tuning.trainer.memory.memory_plan import plan_memory
-from tuning.trainer.open_base import open_base
+from tuning.trainer.model.base_model import BaseModel
+from tuning.trainer.model.lora import LoraOptions
+from tuning.trainer.model.open_base import open_base
 from tuning.trainer.server import TrainerServer
 from tuning.trainer.trainer import Trainer
 from tuning.types import TrainingBase

@@ -1,0 +1,1 @@
+"""Sampling: its routes, its requests and their results."""

@@ -1,0 +1,1 @@
+"""The config of a GGUF file: transformers', with what it leaves out or reads wrongly."""

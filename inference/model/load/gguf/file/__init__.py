@@ -1,0 +1,1 @@
+"""The layout of GGUF files: the header, its checks, and several shards as one file."""

@@ -1,0 +1,1 @@
+"""Which parameter each tensor of a GGUF file is, and which tensors are none."""

@@ -1,0 +1,1 @@
+"""h2oGPT's servers, which gradio makes."""
