@@ -171,7 +171,7 @@ def create_engine(
             speculate=settings.speculate,
             prefill_chunk_size=prefill_chunk_size,
             draft_model=draft_model,
-            pools_last_tokens=embedding_method.pools_last_token,
+            pooling=embedding_method.pooling,
         ),
     )
 

@@ -84,8 +84,7 @@ def build_batch(
     encoder_inputs: dict[int, SequenceOf[int]] = {}
     pending = PendingTokens([], [], pending_ids.token_ids) if pending_ids else None
     page_table = tuple([sequence.pages for sequence, _ in scheduler_output if sequence.pages])
-    pools_last_tokens = any(sequence.pools_last_token for sequence, _ in scheduler_output)
-    batch = empty_batch(cache_ops, encoder_inputs, page_table, pending, pools_last_tokens)
+    batch = empty_batch(cache_ops, encoder_inputs, page_table, pending)
     prepared = PreparedBatch(batch)
     token_ids, logits_indices = batch.token_ids, batch.logits_indices
     for sequence, num_scheduled_tokens in scheduler_output:
@@ -108,8 +107,8 @@ def build_batch(
         elif not logits_indices or logits_indices[-1] < len(token_ids) - 1:
             prepared.nan_checks[sequence.id] = len(logits_indices)
             logits_indices.append(len(token_ids) - 1)
-        if sequence.pooling and (end == sequence.num_tokens or not sequence.pools_last_token):
-            batch.pooled_rows.append(len(batch.rows))
+        if sequence.pooling and (sequence.pooling == "mean" or end == sequence.num_tokens):
+            batch.pooled_rows[len(batch.rows)] = sequence.pooling
         if sequence.encoder_ids and not start:
             encoder_inputs[sequence.row] = sequence.encoder_ids
         length = start + len(token_ids) - batch.query_start_loc[-1]
@@ -131,7 +130,6 @@ def empty_batch(
     encoder_inputs: Mapping[int, SequenceOf[int]],
     page_table: SequenceOf[SequenceOf[int]],
     pending_tokens: PendingTokens | None,
-    pools_last_tokens: bool,
 ) -> Batch:
     """A Batch to which rows can be added. See Batch."""
     return Batch(
@@ -146,7 +144,6 @@ def empty_batch(
         encoder_inputs=encoder_inputs,
         page_table=page_table,
         pending_tokens=pending_tokens,
-        pools_last_tokens=pools_last_tokens,
     )
 
 

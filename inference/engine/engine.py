@@ -40,7 +40,7 @@ class Engine:
 
     def __init__(self, runner: Runner, sampler: Sampler, options: EngineOptions) -> None:
         self._admission_control = AdmissionControl(options.max_queued_tokens)
-        self._pools_last_tokens = options.pools_last_tokens
+        self._pooling = options.pooling
         self._inbox: SimpleQueue[Command] = SimpleQueue()
         self._ids = count()
         self._stop_error: ServerError | None = None
@@ -105,8 +105,7 @@ class Engine:
         """
         sequences = list(map(self.create_sequence, requests, output_sinks))
         for sequence in sequences:
-            sequence.pooling, sequence.priority = True, POOLING
-            sequence.pools_last_token = self._pools_last_tokens
+            sequence.pooling, sequence.priority = self._pooling, POOLING
         with self._admission_control.admit({}):
             self._send(Submit(sequences))
         return [sequence.id for sequence in sequences]

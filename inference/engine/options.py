@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
 from inference.engine.speculation.draft_model import DraftModel
+from inference.model.batch import Pooling
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -18,7 +19,7 @@ class EngineOptions:
     prefill_chunk_size  fixed size of prompt chunks, whatever else runs; disables speculative decoding.
                         0: chunks fill the token budget
     draft_model         writes the drafts; None: they are n-grams of the text
-    pools_last_tokens   an embedding is the hidden state of a text's last token; False: the mean of all
+    pooling             which hidden states of a text make its embedding
     """
 
     max_batch_tokens: int
@@ -28,4 +29,4 @@ class EngineOptions:
     speculate: int = 0
     prefill_chunk_size: int = 0
     draft_model: DraftModel | None = None
-    pools_last_tokens: bool = False
+    pooling: Pooling = "mean"

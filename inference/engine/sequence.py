@@ -16,6 +16,7 @@ import torch
 from inference.engine.banned_tokens import BannedTokens
 from inference.engine.pooled_sum import PooledSum
 from inference.errors import ServerError
+from inference.model.batch import Pooling
 from inference.prompt_scoring import PlaceScores
 from inference.sampling import REPETITION_PENALTY
 from inference.types import GenerationRequest
@@ -124,8 +125,8 @@ class Sequence:
     matcher              grammar that the answer must match; None: no grammar
     submission           of those that end one request together: its group, or the id of the first of them
     priority             GENERATING or POOLING: a sequence delays none of a more urgent priority
-    pooling              its hidden states are summed and no token is sampled: it yields an embedding
-    pools_last_token     only the hidden state of its last token counts
+    pooling              which of its hidden states are summed to an embedding: then no token is sampled.
+                         None: it is not pooled, but answered
     pooled_sum           the sum of the hidden states computed so far, if it is pooled
     token_ids            prompt (for an encoder-decoder model: the decoder's start ids), then answer
     encoder_ids          the encoder's input; empty for a decoder-only model
@@ -181,8 +182,7 @@ class Sequence:
     num_in_flight_tokens: int = 0
     num_pending_tokens: int = 0
     priority: int = GENERATING
-    pooling: bool = False
-    pools_last_token: bool = False
+    pooling: Pooling | None = None
     pooled_sum: PooledSum | None = None
     banned_tokens: BannedTokens | None = field(init=False, default=None)
     sampling_plan: SamplingPlan | None = field(init=False, default=None)
@@ -273,7 +273,7 @@ class Sequence:
         """
         if self.pooled_sum is None or self.num_uncomputed_tokens:
             return (), 0.0
-        num_tokens = 1 if self.pools_last_token else len(self.encoder_ids or self.token_ids)
+        num_tokens = 1 if self.pooling == "last" else len(self.encoder_ids or self.token_ids)
         return tuple(self.pooled_sum.unit), self.pooled_sum.length / num_tokens
 
     def clear_placement(self) -> None:

@@ -7,7 +7,7 @@ or sent to another process, unless some of its token ids are still on the device
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 import torch
 
@@ -53,6 +53,7 @@ class Resize:
 
 
 CacheOp = Copy | Swap | Clear | Resize
+Pooling = Literal["mean", "last"]  # of a text: which of its tokens' hidden states count, all or the last one
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +99,8 @@ class Batch:
     page_table       (R, …)  paged memory only: the pages of row i's tokens, in order
     window_tables            the same for each of Runner.window_groups
     pending_tokens           token ids that the host does not know yet; `token_ids` has 0 in their place
-    pooled_rows      (P,)    indices i of the rows whose hidden states are summed: see Runner.hidden_sums
-    pools_last_tokens        the sum of a pooled row is the hidden state of its last token alone
+    pooled_rows      (P,)    index i of each row whose hidden states are summed, ascending → which of them:
+                             see Runner.hidden_sums
     adapter_ids      (R,)    number of each row's adapter, 0: none; empty if no row has one
     """
 
@@ -114,8 +115,7 @@ class Batch:
     encoder_inputs: Mapping[int, Sequence[int]] = field(default_factory=dict)
     page_table: Sequence[Sequence[int]] = ()
     pending_tokens: PendingTokens | None = None
-    pooled_rows: list[int] = field(default_factory=list)
-    pools_last_tokens: bool = False
+    pooled_rows: dict[int, Pooling] = field(default_factory=dict)
     window_tables: list[GroupTable] = field(default_factory=list)
     adapter_ids: list[int] = field(default_factory=list)
 

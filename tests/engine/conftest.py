@@ -12,7 +12,7 @@ from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import NAN_LOGITS, PendingSample, SampledToken
 from inference.engine.sequence import PromptLogprob, Sequence, StepOutput
-from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, RunnerCapabilities, Swap
+from inference.model.batch import Batch, CacheOp, Clear, Copy, Pooling, Resize, RunnerCapabilities, Swap
 from inference.types import GenerationRequest
 from tests.engine.engine_probe import EngineProbe
 from tests.engine.generation_requests import make_request
@@ -203,7 +203,7 @@ class FakeRunner:
     def _hidden_sum(self, batch: Batch, index: int) -> list[float]:
         start, end = batch.query_start_loc[index : index + 2]
         token_ids = self.encoder_inputs[batch.rows[index]] or batch.token_ids[start:end]
-        return hidden_sum(token_ids[-1:] if batch.pools_last_tokens else token_ids)
+        return hidden_sum(token_ids[-1:] if batch.pooled_rows[index] == "last" else token_ids)
 
     def _logits(self, batch: Batch) -> torch.Tensor:
         logits = []
@@ -282,7 +282,7 @@ class Bench:
         max_batch_tokens: int = 32,
         max_queued_tokens: int = 1_000_000,
         speculate: int = 0,
-        pools_last_tokens: bool = False,
+        pooling: Pooling = "mean",
     ) -> None:
         self.runner = runner
         self.engine = Engine(
@@ -292,7 +292,7 @@ class Bench:
                 max_batch_tokens=max_batch_tokens,
                 max_queued_tokens=max_queued_tokens,
                 speculate=speculate,
-                pools_last_tokens=pools_last_tokens,
+                pooling=pooling,
             ),
         )
         self.probe = EngineProbe(self.engine)

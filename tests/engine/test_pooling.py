@@ -57,7 +57,7 @@ def test_an_embedding_is_the_mean_over_all_chunks(
 
 @pytest.mark.parametrize("shape", ({}, {"chunked_prefill": False}, {"encoder_decoder": True}))
 def test_an_embedding_may_be_the_state_of_the_last_token(shape: dict[str, bool]) -> None:
-    bench = Bench(FakeRunner(**shape), max_batch_tokens=4, pools_last_tokens=True)
+    bench = Bench(FakeRunner(**shape), max_batch_tokens=4, pooling="last")
     answer_sink = bench.submit((4, 5, 6), 30)
     sinks, _ = submit(bench, *TEXTS)
     bench.run_until_idle()

@@ -42,10 +42,13 @@ class EncoderDecoderRunner(ContiguousRunner):
             self.encoder_lengths = apply_cache_op(self.encoder_lengths, op)
         self.encode(batch)
         if batch.pooled_rows:
-            states = [self.encoder_states[batch.rows[i]] for i in batch.pooled_rows]
-            pooled = [each[-1:] for each in states] if batch.pools_last_tokens else states
-            self.hidden_sums = torch.stack([each.float().sum(0) for each in pooled])
-            batch = replace(batch, pooled_rows=[])  # the decoder's states are not summed
+            self.hidden_sums = torch.stack(
+                [
+                    self.encoder_states[batch.rows[i]][-1 if pooling == "last" else 0 :].float().sum(0)
+                    for i, pooling in batch.pooled_rows.items()
+                ]
+            )
+            batch = replace(batch, pooled_rows={})  # the decoder's states are not summed
         return super().forward(batch)
 
     @torch.inference_mode()

@@ -84,7 +84,7 @@ def pooled_spans(batch: Batch) -> list[Span]:
 def pooled_span(batch: Batch, row: int) -> Span:
     """The tokens of the row i whose hidden states are summed."""
     start, end = batch.query_start_loc[row], batch.query_start_loc[row + 1]
-    return (end - 1, end) if batch.pools_last_tokens else (start, end)
+    return (end - 1, end) if batch.pooled_rows[row] == "last" else (start, end)
 
 
 def hidden_states(submodel: Any, ids: Sequence[int], device: torch.device, **kwargs: Any) -> Tensor:

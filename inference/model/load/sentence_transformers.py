@@ -12,21 +12,21 @@ from typing import Any
 
 from inference import untrusted_json
 from inference.errors import error_line, short, without_folders
+from inference.model.batch import Pooling
 
 MODULES, PROMPTS, CONFIG = "modules.json", "config_sentence_transformers.json", "config.json"
 TRANSFORMER = "sentence_bert_config.json"
 POOLING_MODE = "pooling_mode"
-MEAN, LAST_TOKEN = "mean", "lasttoken"
 # Their names in the config of a pooling module, which has a bool for each; newer files have the mode itself.
 MODES: Mapping[str, str] = {
     "pooling_mode_cls_token": "cls",
     "pooling_mode_max_tokens": "max",
-    "pooling_mode_mean_tokens": MEAN,
+    "pooling_mode_mean_tokens": "mean",
     "pooling_mode_mean_sqrt_len_tokens": "mean_sqrt_len_tokens",
     "pooling_mode_weightedmean_tokens": "weightedmean",
-    "pooling_mode_lasttoken": LAST_TOKEN,
+    "pooling_mode_lasttoken": "lasttoken",
 }
-SERVED_MODES = (MEAN, LAST_TOKEN)
+SERVED_MODES: Mapping[str, Pooling] = {"mean": "mean", "lasttoken": "last"}
 FOLDER = re.compile(r"[\w-]*")  # of a module's config, inside of the model's
 SERVED_MODULES = ("Transformer", "Pooling", "Normalize")  # vectors have length 1 anyway
 
@@ -35,13 +35,13 @@ SERVED_MODULES = ("Transformer", "Pooling", "Normalize")  # vectors have length 
 class EmbeddingMethod:
     """How embeddings are made.
 
-    pools_last_token     of the hidden state of a text's last token; False: of the mean over all its tokens
+    pooling              of which hidden states of a text
     adds_special_tokens  a text gets all special tokens of the tokenizer; False: as a prompt does
     prompt               text in front of each text
     why_not              why the server cannot make them; empty if it can
     """
 
-    pools_last_token: bool = False
+    pooling: Pooling = "mean"
     adds_special_tokens: bool = False
     prompt: str = ""
     why_not: str = ""
@@ -79,7 +79,7 @@ def method_of(folder: Path, modules: list[tuple[str, str]]) -> EmbeddingMethod:
     if len(modes) != 1 or modes[0] not in SERVED_MODES:
         stated = " and ".join(modes) or "nothing"
         return EmbeddingMethod(why_not=f"it pools {stated[:80]}; served are {' and '.join(SERVED_MODES)}")
-    return EmbeddingMethod(pools_last_token=modes[0] == LAST_TOKEN, adds_special_tokens=True)
+    return EmbeddingMethod(pooling=SERVED_MODES[modes[0]], adds_special_tokens=True)
 
 
 def read_modules(folder: Path) -> Iterator[tuple[str, str]]:

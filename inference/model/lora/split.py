@@ -29,8 +29,9 @@ def select_rows(batch: Batch, rows: Sequence[int], with_ops: bool) -> Batch:
         },
         page_table=tuple(batch.page_table[row] for row in rows) if batch.page_table else (),
         pending_tokens=select_pending(batch.pending_tokens, place),
-        pooled_rows=[index for index, row in enumerate(rows) if row in batch.pooled_rows],
-        pools_last_tokens=batch.pools_last_tokens,
+        pooled_rows={
+            index: batch.pooled_rows[row] for index, row in enumerate(rows) if row in batch.pooled_rows
+        },
         window_tables=[
             GroupTable(
                 [table.page_table[row] for row in rows], [table.slot_mapping[token] for token in tokens]

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from transformers import PreTrainedModel
 
-from inference.model.batch import Batch, CacheOp, Clear, Copy, Resize, RunnerCapabilities, Swap
+from inference.model.batch import Batch, CacheOp, Clear, Copy, Pooling, Resize, RunnerCapabilities, Swap
 from inference.model.forward_pass.forward_context import ForwardContext, set_forward_context
 from inference.model.forward_pass.forward_signature import accepts
 from inference.model.forward_pass.pooling import get_submodel, hidden_states
@@ -66,20 +66,22 @@ class UncachedRunner:
             ]
             logits += [self.compute(row, positions, adapter_id)] if positions else []
         if batch.pooled_rows:
-            counts, last_only = batch.num_computed_tokens, batch.pools_last_tokens
-            sums = [self.hidden_sum(batch.rows[i], counts[i], last_only) for i in batch.pooled_rows]
+            counts = batch.num_computed_tokens
+            sums = [
+                self.hidden_sum(batch.rows[i], counts[i], pooling) for i, pooling in batch.pooled_rows.items()
+            ]
             self.hidden_sums = torch.stack(sums)
         return torch.cat(logits)
 
-    def hidden_sum(self, row: int, num_computed: int, last_only: bool) -> torch.Tensor:
-        """What the row's last chunk adds to the sum of its hidden states; last_only: that of its last token.
+    def hidden_sum(self, row: int, num_computed: int, pooling: Pooling) -> torch.Tensor:
+        """What the row's last chunk adds to the sum of its hidden states, or the state of its last token.
 
         A chunk may also change the states of the tokens before it. An encoder's input is not chunked.
         """
         kwargs = {"use_cache": False} if accepts(self.submodel, "use_cache") else {}
         ids, device = self.encoder_inputs[row] or self.rows[row], self.model.device
         states = hidden_states(self.submodel, ids, device, **kwargs)
-        if last_only:
+        if pooling == "last":
             return states[-1]
         if not num_computed:
             return states.sum(0)

@@ -63,7 +63,7 @@ def test_the_last_token_of_an_input_is_no_running_answer() -> None:
     scheduler = make_scheduler(budget=128)
     scheduler.step_time_limit = make_limit(decode_s=2**-5, token_s=2**-10)
     pooled, prompt = make_sequence(129), make_sequence(200)
-    pooled.pooling = True
+    pooled.pooling = "mean"
     enqueue(scheduler, pooled)
     step(scheduler)
     enqueue(scheduler, prompt)
@@ -74,7 +74,7 @@ def test_inputs_of_one_token_do_not_count_as_steps_of_answers() -> None:
     scheduler = make_scheduler()
     scheduler.step_time_limit = make_limit(decode_s=0.1, token_s=0.001)
     pooled = make_sequence(1)
-    pooled.pooling = True
+    pooled.pooling = "mean"
     scheduler.record_step([(pooled, 1)], 0, 0.0, 5.0)
     assert scheduler.step_time_limit.decode_s == 0.1
 

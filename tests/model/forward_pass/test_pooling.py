@@ -12,7 +12,7 @@ from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.sequence import StepOutput
-from inference.model.batch import Runner
+from inference.model.batch import Pooling, Runner
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.forward_pass.pooling import embedding_sizes
@@ -103,12 +103,10 @@ def embed(
     runner: Runner,
     texts: Sequence[Sequence[int]],
     prompts: Sequence[Sequence[int]] = (),
-    pools_last_tokens: bool = False,
+    pooling: Pooling = "mean",
 ) -> tuple[list[Vector], list[list[int]]]:
     """The embeddings of the texts, and the greedy answers to prompts that are computed beside them."""
-    options = EngineOptions(
-        max_batch_tokens=BUDGET, max_queued_tokens=10_000, pools_last_tokens=pools_last_tokens
-    )
+    options = EngineOptions(max_batch_tokens=BUDGET, max_queued_tokens=10_000, pooling=pooling)
     engine = Engine(runner, Sampler(runner.vocab), options)
     pooled, generated = [Collector() for _ in texts], [Collector() for _ in prompts]
     engine.submit([make_request(tuple(ids), 12, Sampling(greedy=True)) for ids in prompts], generated)
@@ -148,7 +146,7 @@ def test_a_vector_is_the_mean_of_the_last_hidden_states(family: str, build: Call
 @pytest.mark.parametrize(("family", "build"), KINDS)
 def test_a_vector_may_be_the_state_of_the_last_token(family: str, build: Callable[..., Runner]) -> None:
     expected = [reference_vector(tiny(family), ids, -1) for ids in TEXTS]
-    check(embed(build(tiny(family)), TEXTS, [(5, 6, 7)], pools_last_tokens=True)[0], expected)
+    check(embed(build(tiny(family)), TEXTS, [(5, 6, 7)], pooling="last")[0], expected)
 
 
 @pytest.mark.parametrize(("family", "build"), KINDS)
@@ -174,7 +172,7 @@ def test_native_code_sums_the_states_of_the_paged_runner(
     check(vectors, [torch.tensor(vector) for vector in embed(paged(model), TEXTS)[0]], atol)
     assert answer_ids == embed(fused, [], prompts)[1]
     assert vectors[0] == embed(fused, TEXTS[:1])[0][0]
-    last, _ = embed(fused, TEXTS, prompts, pools_last_tokens=True)
+    last, _ = embed(fused, TEXTS, prompts, pooling="last")
     check(last, [torch.tensor(vector) for vector in embed(paged(model), TEXTS, (), True)[0]], atol)
 
 

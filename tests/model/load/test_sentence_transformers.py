@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from inference.model.batch import Pooling
 from inference.model.load.sentence_transformers import GENERATOR, EmbeddingMethod, read_embedding_method
 
 PREFIX = "sentence_transformers.models."
@@ -36,20 +37,20 @@ def test_a_text_generator_has_no_such_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("pooling", "is_last"),
+    ("config", "pooling"),
     [
-        (LAST, True),
-        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, False),
-        ({"pooling_mode": "lasttoken", "embedding_dimension": 32}, True),
-        ({"pooling_mode": ["mean"]}, False),
+        (LAST, "last"),
+        ({"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}, "mean"),
+        ({"pooling_mode": "lasttoken", "embedding_dimension": 32}, "last"),
+        ({"pooling_mode": ["mean"]}, "mean"),
     ],
 )
 def test_the_pooled_tokens_are_those_of_the_config(
-    tmp_path: Path, pooling: dict[str, Any], is_last: bool
+    tmp_path: Path, config: dict[str, Any], pooling: Pooling
 ) -> None:
-    expected = EmbeddingMethod(pools_last_token=is_last, adds_special_tokens=True)
-    assert method(tmp_path, pooling, prompts=PROMPTS) == expected
-    assert method(tmp_path, pooling, MODULES[:2]) == expected
+    expected = EmbeddingMethod(pooling=pooling, adds_special_tokens=True)
+    assert method(tmp_path, config, prompts=PROMPTS) == expected
+    assert method(tmp_path, config, MODULES[:2]) == expected
 
 
 def test_texts_without_the_name_of_a_prompt_have_the_default_one(tmp_path: Path) -> None:

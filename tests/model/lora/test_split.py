@@ -22,7 +22,7 @@ def batch() -> Batch:
         page_size=16,
         num_windows=1,
     )
-    batch.pooled_rows.extend((0, 2, 3))
+    batch.pooled_rows.update({0: "mean", 2: "mean", 3: "last"})
     batch.adapter_ids.extend((7, 0, 8, 7))
     return batch
 
@@ -33,7 +33,7 @@ def test_selected_rows_are_a_batch_of_their_own(batch: Batch) -> None:
     assert selected.positions == [4, 5, 9] and selected.slot_mapping == [4, 5, 48 + 9]
     assert selected.seq_lens == [6, 10] and selected.rows == [0, 3] and selected.logits_indices == [1, 2]
     assert selected.page_table == ([0], [3]) and selected.window_tables[0].slot_mapping == [4, 5, 57]
-    assert selected.adapter_ids == [7, 7] and selected.pooled_rows == [0, 1]
+    assert selected.adapter_ids == [7, 7] and selected.pooled_rows == {0: "mean", 1: "last"}
 
 
 def test_rows_without_an_adapter_name_none(batch: Batch) -> None:

@@ -158,7 +158,7 @@ def test_a_step_replays_the_smallest_graph_that_fits_and_capture_leaves_pages_bl
 
 
 def test_a_step_with_pooled_rows_is_computed_directly() -> None:
-    batch = replace(one_token_rows(2), pooled_rows=[1])
+    batch = replace(one_token_rows(2), pooled_rows={1: "mean"})
     replaying = record_runner(tiny("llama"), eager_recorder)
     computing = runner_of(PagedRunner, tiny("llama"))
     replaying.forward(one_token_rows(3)), replaying.forward(batch), computing.forward(batch)

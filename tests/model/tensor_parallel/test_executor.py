@@ -62,7 +62,7 @@ def test_a_step_that_fails_on_every_rank_is_followed_by_others(runner: Runner) -
 def test_hidden_states_are_those_of_the_whole_model(runner: Runner, single_model: Any) -> None:
     with torch.inference_mode():
         states = single_model.base_model(torch.tensor([[5, 6, 7]])).last_hidden_state[0]
-    runner.forward(replace(prompt_batch(5, 6, 7), pooled_rows=[0]))
+    runner.forward(replace(prompt_batch(5, 6, 7), pooled_rows={0: "mean"}))
     assert torch.allclose(runner.hidden_sums, states.sum(0)[None], atol=1e-5)
 
 
