@@ -17,12 +17,8 @@ from hub.weight_headers.ranges import CONNECTIONS, MAX_BYTES, REQUEST_OVERHEAD, 
 from inference.errors import error_line
 from inference.finding import Finding, Refused
 from inference.model.load.gguf.config.config import config_of_header
-from inference.model.load.gguf.file.header import (
-    READ_SIZE,
-    GgufHeader,
-    NotGguf,
-    read_header,
-)
+from inference.model.load.gguf.file.cursor import READ_SIZE, NotGguf
+from inference.model.load.gguf.file.header import GgufHeader, read_header
 from inference.model.load.gguf.file.shards import merge_headers
 from inference.model.load.meta_model import has_tied_embeddings
 from inference.model.load.silence import silence_transformers

@@ -23,7 +23,8 @@ from inference.lora.fence import is_gguf_file
 from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from inference.lora.files import MAX_HEADER_BYTES
 from inference.lora.keys import PREFIX, TensorRole
-from inference.model.load.gguf.file.header import GgufHeader, GgufTensor, NotGguf, read_header
+from inference.model.load.gguf.file.cursor import NotGguf
+from inference.model.load.gguf.file.header import GgufHeader, GgufTensor, read_header
 
 # transformers' model_type → llama.cpp's architecture.
 ARCHITECTURES = {"llama": "llama", "mistral": "llama", "qwen2": "qwen2", "qwen3": "qwen3"}

@@ -14,7 +14,8 @@ import gguf
 import torch
 from torch import Tensor
 
-from inference.model.load.gguf.file.header import MAGIC, GgufHeader, GgufTensor, NotGguf, read_header
+from inference.model.load.gguf.file.cursor import NotGguf
+from inference.model.load.gguf.file.header import MAGIC, GgufHeader, GgufTensor, read_header
 from inference.model.quantization.find_weights import FoundWeight, find_weights
 
 SUMS, COUNTS = ".in_sum2", ".counts"  # ends of the names of an entry's tensors

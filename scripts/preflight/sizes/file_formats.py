@@ -14,7 +14,8 @@ from torch import Tensor
 from checks.memory import try_build_on_meta
 from checks.memory.model_size import QUANTIZATION_CONFIG
 from hub.weight_headers.gguf import config_from_header
-from inference.model.load.gguf.file.header import header_start, pack_string, read_header
+from inference.model.load.gguf.file.cursor import pack_string
+from inference.model.load.gguf.file.header import header_start, read_header
 
 INTEGER, FLOAT, TEXT = 4, 6, 8  # GGUF value types: uint32, float32, string
 

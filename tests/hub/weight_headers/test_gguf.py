@@ -20,14 +20,9 @@ from hub.repository import Repository
 from hub.weight_files import AllowedFiles, select_weight_files
 from hub.weight_headers.gguf import config_from_header, with_gguf_config
 from inference.finding import Finding, Refused
-from inference.model.load.gguf.file.header import (
-    ALIGNMENT,
-    UINT32,
-    NotGguf,
-    header_start,
-    pack_string,
-    read_header,
-)
+from inference.model.load.gguf.file.cursor import NotGguf, pack_string
+from inference.model.load.gguf.file.header import header_start, read_header
+from inference.model.load.gguf.file.setting import ALIGNMENT, UINT32
 from inference.model.load.gguf.file.shards import shard_paths
 from inference.model.load.loader import load
 from inference.model.memory_usage import weight_bytes

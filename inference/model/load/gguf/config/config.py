@@ -22,15 +22,9 @@ from inference.model.load.gguf.config.rope import SCALING, apply_rope_dimensions
 from inference.model.load.gguf.config.rope_factors import apply_rope_factors
 from inference.model.load.gguf.config.t5_mlp import apply_mlp
 from inference.model.load.gguf.config.tensor_config import apply_biases
-from inference.model.load.gguf.file.header import (
-    TOKENS,
-    UINT32,
-    GgufHeader,
-    GgufTensor,
-    NotGguf,
-    header_start,
-    pack_string,
-)
+from inference.model.load.gguf.file.cursor import NotGguf, pack_string
+from inference.model.load.gguf.file.header import TOKENS, GgufHeader, GgufTensor, header_start
+from inference.model.load.gguf.file.setting import UINT32
 from inference.model.load.gguf.file.shards import Bytes, merged_header, read_files
 
 OUTPUT_TENSOR = GgufTensor("output.weight", (1,), 0, 0)  # the output head; absent if tied to the embeddings

@@ -6,14 +6,9 @@ Knows the header; reads no tensor data.
 import math
 from collections.abc import Iterable
 
-from inference.model.load.gguf.file.header import (
-    ALIGNMENT,
-    DEFAULT_ALIGNMENT,
-    GGML_TYPES,
-    GgufHeader,
-    GgufTensor,
-    NotGguf,
-)
+from inference.model.load.gguf.file.cursor import NotGguf
+from inference.model.load.gguf.file.header import GGML_TYPES, GgufHeader, GgufTensor
+from inference.model.load.gguf.file.setting import ALIGNMENT, DEFAULT_ALIGNMENT
 
 # Types that gguf-py does not dequantize: Q8_1, Q8_K, integers, float64 and Q1_0.
 UNREADABLE = frozenset({9, 15, 24, 25, 26, 27, 28, 41})

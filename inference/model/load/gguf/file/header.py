@@ -1,6 +1,6 @@
 """Reads the header of a GGUF file: metadata, then the tensor table. The tensor data follows it.
 
-Knows the file layout (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) and the size of each value
+Knows the file layout (https://github.com/ggml-org/ggml/blob/master/docs/gguf.md) and the size of each ggml
 type; not where the bytes come from, nor what a model does with them. The vocabulary is part of the metadata
 and most of its size. A remote file is read up to a byte limit; if the limit is in the vocabulary, the tensor
 table stays unknown.
@@ -8,34 +8,37 @@ table stays unknown.
 
 import math
 import struct
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
-READ_SIZE = 1 << 16  # bytes read at once
-MAX_HEADER_BYTES = 1 << 26  # the largest vocabularies take a fourth of it
+from inference.model.load.gguf.file.cursor import (
+    READ_SIZE,
+    Cursor,
+    NotGguf,
+    ReadLimitReached,
+    ReadRange,
+    check_count,
+    pack_string,
+)
+from inference.model.load.gguf.file.setting import (
+    ALIGNMENT,
+    DEFAULT_ALIGNMENT,
+    STRING,
+    read_numbers,
+    read_setting,
+    skip_array,
+)
+
 MAX_DIMENSIONS = 4  # of a tensor (ggml.h, GGML_MAX_DIMS)
-MAX_ROWS, MAX_VALUES = 1 << 17, 1 << 21  # tensors or settings; values of an array, which are read one by one
+MAX_ROWS = 1 << 17  # tensors, or settings
 MAX_LIST = 1 << 16  # values of an array that is kept: one for each layer, for example
 MAGIC = b"GGUF"
 VERSIONS = (2, 3)
 HEADER_BYTES = 24  # bytes before the metadata: magic, version, number of tensors, number of settings
-# Formats of the number and bool value types.
-STRUCT_FORMATS: Mapping[int, str] = {
-    value_type: f"<{code}" for value_type, code in zip((*range(8), 10, 11, 12), "BbHhIif?Qqd", strict=True)
-}
-UINT32, STRING, ARRAY = 4, 8, 9
-INTEGERS = (0, 1, 2, 3, 4, 5, 10, 11)
 VOCABULARY = "tokenizer."  # begins the names of arrays with a value for each token
 TOKENS = "tokenizer.ggml.tokens"
-ALIGNMENT = "general.alignment"
-DEFAULT_ALIGNMENT = 32  # bytes, for a file without that setting
-SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS = "split.no", "split.count", "split.tensors.count"  # no counts from 0
-# The value types of the settings that the layout of the file or of its shards depends on.
-INTEGER_SETTINGS: Mapping[str, tuple[int, ...]] = {
-    ALIGNMENT: (UINT32,),
-    **dict.fromkeys((SPLIT_NO, SPLIT_COUNT, SPLIT_TENSORS), INTEGERS),
-}
 
 # Bytes of a block, by its number of values and by ggml type (ggml, src/ggml.c, type_traits).
 BLOCKS: Mapping[int, Mapping[int, int]] = {
@@ -66,18 +69,6 @@ BLOCKS: Mapping[int, Mapping[int, int]] = {
 GGML_TYPES = {
     ggml_type: (values, width) for values, types in BLOCKS.items() for ggml_type, width in types.items()
 }
-
-TRUNCATED = "a GGUF file that ends within its header"
-
-ReadRange = Callable[[int, int], bytes]  # (start, stop) → the bytes [start, stop) of a file
-
-
-class NotGguf(ValueError):
-    """A file is not a valid GGUF file, or does not belong to the other shards; the message says why."""
-
-
-class ReadLimitReached(Exception):
-    """More bytes are needed than the limit allows."""
 
 
 class GgufTensor(NamedTuple):
@@ -147,37 +138,6 @@ class GgufHeader:
         return self.data_offset + max((tensor.end for tensor in self.tensors or ()), default=0)
 
 
-class Cursor:
-    """A position in a file that is read sequentially, read_size bytes at a time, up to max_bytes."""
-
-    def __init__(self, read_range: ReadRange, size: int, max_bytes: int, read_size: int) -> None:
-        self.read_range, self.size, self.max_bytes, self.read_size = read_range, size, max_bytes, read_size
-        self.data, self.position = bytearray(), 0
-
-    def read(self, count: int) -> bytes:
-        """The next `count` bytes. Raises ReadLimitReached, and NotGguf if the file ends before."""
-        begin, end = self.position, self.position + count
-        if end > self.size:
-            raise NotGguf(TRUNCATED)
-        if end > MAX_HEADER_BYTES:
-            raise NotGguf(f"a GGUF file whose header is larger than {MAX_HEADER_BYTES >> 20} MB")
-        while len(self.data) < end:
-            have = len(self.data)
-            if have >= self.max_bytes:
-                raise ReadLimitReached
-            self.data += self.read_range(have, min(have + self.read_size, self.max_bytes, self.size))
-            if len(self.data) == have:
-                raise NotGguf(TRUNCATED)
-        self.position = end
-        return bytes(self.data[begin:end])
-
-    def number(self, struct_format: str) -> Any:
-        return struct.unpack(struct_format, self.read(struct.calcsize(struct_format)))[0]
-
-    def text(self) -> str:
-        return self.read(self.number("<Q")).decode(errors="replace")
-
-
 def read_header(read_range: ReadRange, size: int, max_bytes: int, read_size: int = READ_SIZE) -> GgufHeader:
     """Read the header of a file of `size` bytes from its first `max_bytes` at most.
 
@@ -194,13 +154,43 @@ def read_header(read_range: ReadRange, size: int, max_bytes: int, read_size: int
     header, names = GgufHeader(num_tensors), set[str]()
     try:
         for _ in range(num_settings):
-            read_setting(cursor, header, names)
+            add_setting(cursor, header, names)
         header.table_offset = cursor.position
         header.tensors = [read_tensor(cursor) for _ in range(num_tensors)]
         header.data_offset = align_offset(cursor.position, header)
     except ReadLimitReached:
         header.tensors = None
     return header
+
+
+def add_setting(cursor: Cursor, header: GgufHeader, names: set[str]) -> None:
+    """Add the next setting to the header, and its name to `names`, those before it."""
+    begin = cursor.position
+    name, value = read_setting(cursor, partial(read_array, header))
+    if name in names:
+        raise NotGguf(f"a GGUF file whose setting {name} is there twice")
+    names.add(name)
+    if value is None:
+        return
+    if isinstance(value, str):
+        header.texts[name] = value
+    elif isinstance(value, list):
+        header.lists[name] = value
+    else:
+        header.numbers[name] = value
+    header.metadata[name] = bytes(cursor.data[begin : cursor.position])
+
+
+def read_array(
+    header: GgufHeader, cursor: Cursor, name: str, value_type: int, count: int
+) -> list[Any] | None:
+    """The values; None for strings, those of the vocabulary, and more than MAX_LIST: they are skipped."""
+    if name == TOKENS:
+        header.vocab_size = count
+    if value_type != STRING and count <= MAX_LIST and not name.startswith(VOCABULARY):
+        return read_numbers(cursor, value_type, count)
+    skip_array(cursor, value_type, count)
+    return None
 
 
 def check_version(version: int) -> None:
@@ -210,57 +200,6 @@ def check_version(version: int) -> None:
     if int.from_bytes(version.to_bytes(4, "little"), "big") in VERSIONS:
         raise NotGguf("a big-endian GGUF file; only little-endian files can be read")
     raise NotGguf(f"a GGUF file of version {version}; versions that can be read: 2 and 3")
-
-
-def check_count(count: int, limit: int, what: str) -> None:
-    """Raise NotGguf for a file that states more than can be true: reading it would take minutes."""
-    if count > limit:
-        raise NotGguf(f"a GGUF file that states {count} {what}, {limit} at most")
-
-
-def read_setting(cursor: Cursor, header: GgufHeader, names: set[str]) -> None:
-    """Add the next setting to the header, and its name to `names`, those before it."""
-    begin = cursor.position
-    name, value_type = cursor.text(), cursor.number("<I")
-    if name in names:
-        raise NotGguf(f"a GGUF file whose setting {name} is there twice")
-    names.add(name)
-    if value_type not in INTEGER_SETTINGS.get(name, (value_type,)):
-        raise NotGguf(f"a GGUF file whose {name} has the wrong value type, {value_type}")
-    if value_type == STRING:
-        header.texts[name] = cursor.text()
-    elif value_type == ARRAY:
-        value_type, count = cursor.number("<I"), cursor.number("<Q")
-        check_count(count, MAX_VALUES, f"values of {name}")
-        if name == TOKENS:
-            header.vocab_size = count
-        if value_type == STRING:
-            for _ in range(count):
-                cursor.read(cursor.number("<Q"))
-            return
-        struct_format = struct_format_of(value_type)
-        data = cursor.read(count * struct.calcsize(struct_format))
-        if name.startswith(VOCABULARY) or count > MAX_LIST:
-            return
-        header.lists[name] = [value for (value,) in struct.iter_unpack(struct_format, data)]
-    else:
-        header.numbers[name] = check_number(name, cursor.number(struct_format_of(value_type)))
-    header.metadata[name] = bytes(cursor.data[begin : cursor.position])
-
-
-def struct_format_of(value_type: int) -> str:
-    if value_type not in STRUCT_FORMATS:
-        raise NotGguf(f"a GGUF file with a setting of unknown value type {value_type}")
-    return STRUCT_FORMATS[value_type]
-
-
-def check_number(name: str, value: Any) -> Any:
-    """Return a setting's value. Raises NotGguf for an invalid alignment or a negative count."""
-    if name == ALIGNMENT and (value == 0 or value % 8):
-        raise NotGguf(f"a GGUF file whose {name} is {value} instead of a positive multiple of 8")
-    if name in INTEGER_SETTINGS and value < 0:
-        raise NotGguf(f"a GGUF file whose {name} is negative: {value}")
-    return value
 
 
 def read_tensor(cursor: Cursor) -> GgufTensor:
@@ -279,7 +218,3 @@ def align_offset(offset: int, header: GgufHeader) -> int:
 def header_start(num_tensors: int, num_settings: int) -> bytes:
     """The first HEADER_BYTES bytes of a file with these numbers of tensors and settings."""
     return MAGIC + struct.pack("<IQQ", VERSIONS[-1], num_tensors, num_settings)
-
-
-def pack_string(text: str) -> bytes:
-    return struct.pack("<Q", len(text.encode())) + text.encode()

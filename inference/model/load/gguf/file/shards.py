@@ -19,18 +19,15 @@ from typing import Any
 import numpy as np
 
 from inference.model.load.gguf.file.check_tensors import check_tensors
+from inference.model.load.gguf.file.cursor import READ_SIZE, NotGguf
 from inference.model.load.gguf.file.header import (
     HEADER_BYTES,
-    READ_SIZE,
-    SPLIT_COUNT,
-    SPLIT_NO,
-    SPLIT_TENSORS,
     GgufHeader,
-    NotGguf,
     align_offset,
     header_start,
     read_header,
 )
+from inference.model.load.gguf.file.setting import SPLIT_COUNT, SPLIT_NO, SPLIT_TENSORS
 
 GGUF = ".gguf"
 SHARD_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")  # shards count from 1

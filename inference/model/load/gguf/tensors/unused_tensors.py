@@ -13,7 +13,8 @@ import numpy as np
 
 from inference.finding import format_count
 from inference.model.load.gguf.config.rope_factors import FACTORS
-from inference.model.load.gguf.file.header import GgufHeader, GgufTensor, NotGguf
+from inference.model.load.gguf.file.cursor import NotGguf
+from inference.model.load.gguf.file.header import GgufHeader, GgufTensor
 from inference.model.load.gguf.tensors.processors import map_known_names
 
 # A model computes the same without these: factors of positions are in its config, frequencies follow from

@@ -18,7 +18,7 @@ from tokenizers import (
 )
 
 from inference.finding import join_names
-from inference.model.load.gguf.file.header import NotGguf
+from inference.model.load.gguf.file.cursor import NotGguf
 from inference.model.load.gguf.tokenizer.splits import ADD_BOS, IGNORE_MERGES, SPLITS
 from inference.model.load.gguf.tokenizer.vocabulary import (
     CONTROL,

@@ -9,17 +9,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from inference.model.load.gguf.file.header import (
-    ARRAY,
-    HEADER_BYTES,
-    MAX_VALUES,
-    STRING,
-    TRUNCATED,
-    Cursor,
-    NotGguf,
-    check_count,
-    struct_format_of,
-)
+from inference.model.load.gguf.file.cursor import TRUNCATED, Cursor, NotGguf
+from inference.model.load.gguf.file.header import HEADER_BYTES
+from inference.model.load.gguf.file.setting import STRING, read_numbers, read_setting
 from inference.model.load.gguf.file.shards import Bytes, read_bytes
 
 NORMAL, UNKNOWN, CONTROL, USER_DEFINED, UNUSED, BYTE = range(1, 7)  # kinds of tokens (llama.h)
@@ -83,27 +75,18 @@ def read_vocabulary(file: Bytes) -> GgufVocabulary:
     """Read the vocabulary of a file, or of the first shard of one. Raises NotGguf for one without tokens."""
     cursor = Cursor(partial(read_bytes, file), len(file), len(file), READ_SIZE)
     (num_settings,) = struct.unpack_from("<Q", cursor.read(HEADER_BYTES), HEADER_BYTES - 8)
-    settings = dict(read_setting(cursor, file.data) for _ in range(num_settings))
+    settings = dict(read_setting(cursor, partial(read_array, file.data)) for _ in range(num_settings))
     tokens = settings.pop(f"{PREFIX}tokens", None)
     if not tokens:
         raise NotGguf("a GGUF file without a vocabulary: put the model's tokenizer.json into its folder")
     return GgufVocabulary(settings, [text or f"[EMPTY_{number}]" for number, text in enumerate(tokens)])
 
 
-def read_setting(cursor: Cursor, data: memoryview) -> tuple[str, Any]:
-    name, value_type = cursor.text(), cursor.number("<I")
-    if value_type == STRING:
-        return name, cursor.text()
-    if value_type != ARRAY:
-        return name, cursor.number(struct_format_of(value_type))
-    value_type, count = cursor.number("<I"), cursor.number("<Q")
-    check_count(count, MAX_VALUES, f"values of {name}")
-    if value_type == STRING:
-        strings, cursor.position = read_strings(data, cursor.position, count)
-        return name, strings
-    value_format = struct_format_of(value_type)
-    values = cursor.read(count * struct.calcsize(value_format))
-    return name, [value for (value,) in struct.iter_unpack(value_format, values)]
+def read_array(data: memoryview, cursor: Cursor, name: str, value_type: int, count: int) -> list[Any]:
+    if value_type != STRING:
+        return read_numbers(cursor, value_type, count)
+    strings, cursor.position = read_strings(data, cursor.position, count)
+    return strings
 
 
 def read_strings(data: memoryview, offset: int, count: int) -> tuple[list[str], int]:

@@ -9,18 +9,15 @@ import numpy as np
 import pytest
 
 from inference.model.load.gguf.file.check_tensors import UNREADABLE, check_tensors
+from inference.model.load.gguf.file.cursor import NotGguf, pack_string
 from inference.model.load.gguf.file.header import (
-    ARRAY,
     GGML_TYPES,
-    STRING,
-    UINT32,
     GgufHeader,
     GgufTensor,
-    NotGguf,
     header_start,
-    pack_string,
     read_header,
 )
+from inference.model.load.gguf.file.setting import ARRAY, STRING, UINT32
 
 UINT64, Q4_K, Q8_0, F32 = 10, 12, 8, 0
 SIZE = 1 << 40  # of the files: longer than what they state

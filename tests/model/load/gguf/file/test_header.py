@@ -4,14 +4,8 @@ import struct
 
 import pytest
 
-from inference.model.load.gguf.file.header import (
-    MAGIC,
-    GgufHeader,
-    NotGguf,
-    header_start,
-    pack_string,
-    read_header,
-)
+from inference.model.load.gguf.file.cursor import NotGguf, pack_string
+from inference.model.load.gguf.file.header import MAGIC, GgufHeader, header_start, read_header
 
 INT8, UINT16, UINT32, INT32, FLOAT32, STRING, ARRAY = 1, 2, 4, 5, 6, 8, 9
 TENSOR = pack_string("a") + struct.pack("<IQIQ", 1, 8, 0, 0)

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from inference.errors import BadRequest
-from inference.model.load.gguf.file.header import GgufHeader, NotGguf
+from inference.model.load.gguf.file.cursor import NotGguf
+from inference.model.load.gguf.file.header import GgufHeader
 from inference.model.load.gguf.file.shards import (
     merge_files,
     merge_headers,

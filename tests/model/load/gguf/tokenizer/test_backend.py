@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from tokenizers import Regex, pre_tokenizers
 
-from inference.model.load.gguf.file.header import NotGguf
+from inference.model.load.gguf.file.cursor import NotGguf
 from inference.model.load.gguf.tokenizer.backend import build_backend
 from inference.model.load.gguf.tokenizer.splits import SPLITS
 from inference.model.load.gguf.tokenizer.vocabulary import (

@@ -6,7 +6,7 @@ import gguf
 import numpy as np
 import pytest
 
-from inference.model.load.gguf.file.header import TRUNCATED, NotGguf
+from inference.model.load.gguf.file.cursor import TRUNCATED, NotGguf
 from inference.model.load.gguf.tokenizer.vocabulary import Bytes, read_vocabulary
 
 TOKENS = ["one", "", "three"]
