@@ -6,7 +6,7 @@ Knows the event types. Does not know any dialect's JSON, nor whether the respons
 import math
 from dataclasses import dataclass, field
 
-from inference.types import CallDelta, Event, Finished, Started, Token
+from inference.events import CallDelta, Event, Finished, Started, Token
 
 LOWEST_LOGPROB = -9999.0  # JSON has no minus infinity
 # By Finished.finish_reason.

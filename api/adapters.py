@@ -18,7 +18,8 @@ from inference.lora.adapter import AdapterCard, check_own_name
 from inference.lora.config import read_base_name
 from inference.lora.fence import Fence, is_gguf_file
 from inference.lora.sum import Summand, write_sum
-from inference.models import Models, UnknownModel, find_adapter, listed_adapters, shorten_name
+from inference.models import Models, UnknownModel
+from inference.served import find_adapter, listed_adapters, shorten_name
 from settings.adapter_list import AdapterEntry, parse_entry
 
 LOADER = "adapter_loader"  # key in app.extensions: the AdapterLoader

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 
 from api.body.json_body import encode
-from inference.embedding import Embedded, Embedding
+from inference.backend_info import ModelInfo
 from inference.errors import BadRequest, ServerError
-from inference.types import Event, ModelInfo
+from inference.events import Embedded, Embedding, Event
 
 
 class EmbeddingsWriter:

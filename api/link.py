@@ -17,8 +17,8 @@ from api.management.sleep_mode import reclaimable_bytes, sleeper
 from api.openapi.operation import Operation, attach_operation
 from api.response import Framing, respond
 from inference.backend import Backend
-from inference.embedding import Embedded, Embedding
 from inference.errors import BadRequest, ServerError
+from inference.events import Embedded, Embedding, Event
 from inference.link_messages import (
     DETOKENIZE_DECODER,
     INPUTS_DECODER,
@@ -32,8 +32,8 @@ from inference.link_messages import (
     event_frame,
     frame,
 )
-from inference.models import Models, adapter_cards
-from inference.types import Event
+from inference.models import Models
+from inference.served import adapter_cards
 from settings.groups import ServerSettings
 
 MAX_BODY_BYTES = 1 << 30  # the parent's limits are the users'

@@ -12,7 +12,7 @@ from typing import Protocol, Self, TypeVar
 
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
-from inference.types import Event
+from inference.events import Event
 
 
 class AnswerRequest(Protocol):

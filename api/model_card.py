@@ -2,8 +2,9 @@
 
 from msgspec import Struct
 
-from inference.models import Card, Models
-from inference.types import ModelInfo, ModelStatus
+from inference.backend_info import ModelInfo, ModelStatus
+from inference.models import Models
+from inference.served import Card
 
 PROVIDER_ID, MODEL_TYPE = "local", "llm"
 

@@ -19,7 +19,7 @@ from api.errors import envelope, error_headers
 from api.wsgi_environ import HANDOVER
 from inference.backend import Sink, Stream
 from inference.errors import Internal, ServerError
-from inference.types import Event, Finished, Started, Token
+from inference.events import Event, Finished, Started, Token
 
 MEMBER_HEADER = "X-Hearth-Member"  # which server answered for a model on other servers
 PRINTABLE = string.punctuation  # in that header, with letters and digits

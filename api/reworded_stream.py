@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
-from inference.types import Event
+from inference.events import Event
 
 
 class RewordedStream:

@@ -1,1 +1,1 @@
-"""Everything behind the API: backend.py defines the interface, types.py its requests and events."""
+"""Everything behind the API: backend.py has the interface, types.py its requests, events.py their answers."""

@@ -1,6 +1,6 @@
 """The interface between the API and the inference: a Backend accepts requests, a Stream carries their events.
 
-A dialect in api/ knows these protocols and the types in types.py; it does not know an implementation.
+A dialect in api/ knows these protocols, types.py and events.py; it does not know an implementation.
 """
 
 import asyncio
@@ -8,11 +8,12 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Protocol
 
-from inference.backend_load import BackendLoad
+from inference.backend_info import BackendLoad, ModelInfo
 from inference.errors import ServerError
+from inference.events import Event
 from inference.lora.adapter import AdapterCard
 from inference.tokenized import Tokenized
-from inference.types import Event, GenerationRequest, ModelInfo
+from inference.types import GenerationRequest
 
 # Receives events. Returns what is set once it has room for more, for a stream that can wait; None: it has.
 Sink = Callable[[list[Event] | ServerError], asyncio.Event | None]

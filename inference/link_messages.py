@@ -12,21 +12,12 @@ from typing import Any, TypeVar, get_type_hints
 import msgspec
 
 from inference import errors
-from inference.backend_load import BackendLoad
-from inference.embedding import Embedding
+from inference.backend_info import BackendLoad, ModelInfo
 from inference.errors import BadRequest, Internal, ServerError
+from inference.events import CallDelta, Embedding, Event, Finished, Started, Token
 from inference.lora.adapter import AdapterCard
 from inference.tokenized import Tokenized
-from inference.types import (
-    CallDelta,
-    Event,
-    Finished,
-    GenerationRequest,
-    Message,
-    ModelInfo,
-    Started,
-    Token,
-)
+from inference.types import GenerationRequest, Message
 
 MEDIA_TYPE = "application/x-hearth-link"
 LENGTH_BYTES = 4  # of a frame's length, big-endian

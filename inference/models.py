@@ -1,22 +1,19 @@
-"""The served models and their names: a name resolves to a backend, and an adapter within it.
+"""The names of the served models and adapters: each resolves to a Served.
 
-Knows backends by their protocol. Does not know how a model or an adapter is loaded, nor how a dialect shows
-it.
+Does not know how a model or an adapter is loaded, nor how a dialect shows it.
 """
 
 import asyncio
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from inference.backend import Backend, Stream
-from inference.errors import BadRequest, NotFound
-from inference.lora.adapter import AdapterCard
-from inference.types import GenerationRequest, ModelInfo
+from inference.backend import Backend
+from inference.errors import NotFound
+from inference.served import Card, Served, UnknownAdapter, find_adapter, listed_adapters, shorten_name
 
 PLACEHOLDER_NAMES = frozenset({"", "tgi", "dummy"})  # clients of TGI send them, whatever the model
 URL_SCHEMES = ("http://", "https://")  # huggingface.js sends its endpointUrl as the model's name
-MAX_SHOWN_CHARS = 200
 
 
 class UnknownModel(NotFound):
@@ -30,69 +27,6 @@ class UnknownModel(NotFound):
         self.name = shorten_name(name)
         self.served = served
         super().__init__(f"Model '{self.name}' not found: this server has {served}")
-
-
-class UnknownAdapter(NotFound):
-    """No adapter has this name. name: shortened for messages."""
-
-    def __init__(self, name: str) -> None:
-        self.name = shorten_name(name)
-        super().__init__(f"Adapter '{self.name}' not found: GET /v1/models lists the loaded adapters")
-
-
-@dataclass(frozen=True, slots=True)
-class Card:
-    """A model under one of its names: the one that a request used, or one that lists of models show.
-
-    info     of the base model, if it is an adapter
-    adapter  None: the model itself
-    fine_tuned_from  id of the model whose weights were all trained on; empty: this was not
-    """
-
-    name: str
-    info: ModelInfo
-    adapter: AdapterCard | None = None
-    fine_tuned_from: str = ""
-
-    @property
-    def parent(self) -> str | None:
-        """The id of the model that this one comes from; None: it is no fine-tuned one."""
-        return self.info.id if self.adapter else self.fine_tuned_from or None
-
-
-@dataclass(frozen=True, slots=True)
-class Served:
-    """What answers a request: a model, or an adapter of it."""
-
-    backend: Backend
-    card: Card
-
-    @property
-    def adapter(self) -> str | None:
-        """The name of the adapter within the backend; None: the model itself."""
-        return self.card.adapter.name if self.card.adapter else None
-
-    def generate(self, request: GenerationRequest) -> Stream:
-        """As Backend.generate, with the adapter."""
-        return self.backend.generate(replace(request, adapter=self.adapter) if self.adapter else request)
-
-    def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
-        """As Backend.embed. Raises BadRequest for an adapter: embeddings are those of the model itself."""
-        if self.card.adapter:
-            rule = f"is an adapter, and embeddings are those of the model itself: name {self.card.info.id}"
-            raise BadRequest("model", rule, shorten_name(self.card.name))
-        return self.backend.embed(inputs)
-
-    def computed_with(self, adapter: AdapterCard) -> "Served":
-        """The same under the same name, with an adapter of the same backend."""
-        return Served(self.backend, Card(self.card.name, self.card.info, adapter))
-
-    def with_adapter(self, name: str) -> "Served":
-        """The adapter `name` of the same backend. Raises UnknownAdapter."""
-        adapter = find_adapter(self.backend, name)
-        if adapter is None:
-            raise UnknownAdapter(name)
-        return Served(self.backend, Card(name, self.card.info, adapter))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,26 +200,6 @@ class Models:
         return f"{backend.info().id}: {reason}" if reason and len(self.backends) > 1 else reason
 
 
-def adapter_cards(backend: Backend) -> Sequence[AdapterCard]:
-    """The loaded adapters of the backend."""
-    adapters = backend.adapters()
-    return adapters.cards() if adapters else ()
-
-
-def listed_adapters(backend: Backend) -> Sequence[AdapterCard]:
-    """The adapters that have a source of their own: sums of others have none."""
-    return [card for card in adapter_cards(backend) if card.source]
-
-
-def find_adapter(backend: Backend, name: str) -> AdapterCard | None:
-    return next((card for card in adapter_cards(backend) if card.name == name), None)
-
-
 def is_placeholder(name: str) -> bool:
     """Whether clients send `name` for want of a model's name: a known word, or the URL of a server."""
     return name in PLACEHOLDER_NAMES or name.lower().startswith(URL_SCHEMES)
-
-
-def shorten_name(name: str) -> str:
-    """A name from a request, cut to MAX_SHOWN_CHARS characters for an error message."""
-    return name if len(name) <= MAX_SHOWN_CHARS else f"{name[:MAX_SHOWN_CHARS]}…"

@@ -1,17 +1,15 @@
-"""The types that all layers share: requests, and the events that answer them. Plain values only."""
+"""A request for answers: the prompt, what to generate and how. events.py has its answers. Plain values."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, cast
 
 from inference.content import MessageContent
-from inference.prompt_scoring import PlaceScores, PromptScoring
+from inference.prompt_scoring import PromptScoring
 from inference.sampling import Sampling
 
 Role = Literal["system", "user", "assistant", "tool"]
-FinishReason = Literal["stop", "length", "deadline", "cancelled", "filtered"]
 ConstraintKind = Literal["json_schema", "regex", "choice", "grammar", "json"]
-ModelStatus = Literal["unloaded", "loading", "loaded", "sleeping", "unloading", "failed"]
 ToolFormat = Literal["json", "function_tag", "python_list"]
 
 
@@ -164,134 +162,3 @@ class GenerationRequest:
     def prompt_token_ids(self) -> tuple[int, ...]:
         """The prompt of a request that is resolved for the engine: it holds token ids."""
         return cast(tuple[int, ...], self.prompt)
-
-
-@dataclass(frozen=True, slots=True)
-class TopLogprob:
-    """A candidate for a token, with the natural logarithm of its probability."""
-
-    id: int
-    text: str
-    logprob: float
-    is_special: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class PromptToken:
-    """A token of the prompt with its logprob. The first token has none: nothing precedes it.
-
-    rank   number of tokens that were at least as probable; the most probable token has rank 1
-    place  other tokens at its place, if the request set prompt_scoring
-    """
-
-    id: int
-    text: str
-    logprob: float | None
-    rank: int = 0
-    top_logprobs: tuple[TopLogprob, ...] = ()
-    place: PlaceScores | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """The answer `index` starts: its prompt has been computed.
-
-    prompt_tokens    number of prompt tokens; None: unknown
-    cached_tokens    number of prompt tokens that prefix caching supplied
-    prompt_logprobs  one entry for each prompt token; empty unless the request set prompt_logprobs
-    queue_time_s     seconds from submission to the first step
-    member           the display name of the server that answers, if the model runs on other servers
-    model            the name of the model that answers in place of the requested one; empty: that one answers
-    """
-
-    index: int
-    prompt_tokens: int | None
-    cached_tokens: int
-    prompt_token_ids: tuple[int, ...] = ()
-    prompt_logprobs: tuple[PromptToken, ...] = ()
-    queue_time_s: float = 0.0
-    member: str = ""
-    model: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Token:
-    """One generated token.
-
-    text      what the token adds to the answer. Empty for an incomplete character, a hidden special token,
-              a part of a tool call, and text held back as the possible start of a stop string
-    spelling  the token's own text; the name of a special token
-    """
-
-    index: int
-    id: int  # -1: unknown
-    text: str
-    logprob: float | None = None
-    top_logprobs: tuple[TopLogprob, ...] = ()
-    is_special: bool = False
-    spelling: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class CallDelta:
-    """A piece of a tool call in the answer `index`.
-
-    call_index  0, 1, … within the answer; the pieces of one call share call_index, id and name
-    arguments   the next piece of the call's JSON text; all pieces together are a JSON object
-    done        this is the call's last piece
-    """
-
-    index: int
-    call_index: int
-    id: str
-    name: str
-    arguments: str
-    done: bool
-
-
-@dataclass(frozen=True, slots=True)
-class Finished:
-    """The answer `index` is complete.
-
-    text        the end of the answer's text, held back until now
-    stop        the stop string or stop token id that ended the answer; None for an end token of the model
-                and for every other finish_reason
-    num_tokens  generated tokens, special tokens included
-    seed        the seed in use, a random one if the request had none; None for greedy answers
-    """
-
-    index: int
-    finish_reason: FinishReason
-    text: str = ""
-    stop: str | int | None = None
-    num_tokens: int = 0
-    seed: int | None = None
-    prompt_tokens: int | None = None  # corrects that of Started; None: that is right
-    cached_tokens: int | None = None  # likewise
-
-
-Event = Started | Token | CallDelta | Finished
-
-
-@dataclass(frozen=True, slots=True)
-class ModelInfo:
-    """The model that a backend serves.
-
-    context               tokens of prompt and answer together; None: unknown
-    vocab, created        width of the logits; Unix time of the load
-    chat_fallback_reason  why the model's chat template is not used, and what replaces it; empty if it is used
-    details               further properties, such as dtype and device
-    embedding_sizes       that an embedding may be cut to, ascending, its full size last; empty: unknown
-    status                whether its weights are in memory
-    status_detail         how far its load is, or why it failed; empty: nothing is known
-    """
-
-    id: str
-    context: int | None
-    vocab: int
-    created: int
-    chat_fallback_reason: str = ""
-    details: Mapping[str, str] = field(default_factory=dict)
-    embedding_sizes: Sequence[int] = ()
-    status: ModelStatus = "loaded"
-    status_detail: str = ""

@@ -6,7 +6,7 @@ Knows collected answers; knows no engine.
 from collections.abc import Sequence as SequenceOf
 from dataclasses import dataclass
 
-from inference.engine.sequence import TopLogprobs
+from inference.engine.step_output import TopLogprobs
 from selftest.scenarios import CollectedAnswer
 
 

@@ -14,8 +14,9 @@ from typing import Any
 from inference.engine.engine import Engine
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.scheduling.scheduler import SchedulerOutput
-from inference.engine.sequence import Sequence, StepOutput, TopLogprobs
+from inference.engine.sequence import Sequence
 from inference.engine.speculation.acceptance import can_draft, max_drafts_of
+from inference.engine.step_output import StepOutput, TopLogprobs
 from inference.errors import ServerError
 from inference.sampling import Sampling
 from inference.types import GenerationRequest

@@ -13,8 +13,8 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import BatchInvariantSampler, Sampler
-from inference.engine.sequence import PromptLogprob, StepOutput
 from inference.engine.speculation.ngram_proposer import NgramProposer
+from inference.engine.step_output import PromptLogprob, StepOutput
 from inference.model.quantization.schemes import Quantization
 from inference.model.runner_selection.requirements import RUNNERS, RunnerLimits, RunnerRules
 from inference.model.runner_selection.runner_options import BATCH_INVARIANT

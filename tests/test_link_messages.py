@@ -7,7 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from inference.backend_info import ModelInfo
 from inference.errors import BadRequest, MaxTokensTooLarge, Overloaded, ServerError, TooLong, Unavailable
+from inference.events import CallDelta, Event, Finished, PromptToken, Started, Token, TopLogprob
 from inference.link_messages import (
     INFO_DECODER,
     LENGTH_BYTES,
@@ -23,22 +25,7 @@ from inference.link_messages import (
 from inference.prompt_scoring import PlaceScores
 from inference.sampling import PenaltyWindow, Sampling, Watermark
 from inference.tokenized import Tokenized, TokenSpan
-from inference.types import (
-    CallDelta,
-    Constraint,
-    Event,
-    Finished,
-    GenerationRequest,
-    Message,
-    ModelInfo,
-    PromptToken,
-    Started,
-    TemplateOptions,
-    Token,
-    Tool,
-    ToolCall,
-    TopLogprob,
-)
+from inference.types import Constraint, GenerationRequest, Message, TemplateOptions, Tool, ToolCall
 
 SAMPLING = Sampling(
     temperature=0.5,

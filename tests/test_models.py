@@ -5,7 +5,8 @@ from typing import Any, cast
 
 import pytest
 
-from inference.models import MAX_SHOWN_CHARS, ModelEntry, Models, UnknownAdapter, UnknownModel
+from inference.models import ModelEntry, Models, UnknownModel
+from inference.served import MAX_SHOWN_CHARS, UnknownAdapter
 from inference.types import GenerationRequest
 from tests.fakes.fake_backend import FakeAdapters, FakeBackend
 

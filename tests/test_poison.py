@@ -8,7 +8,7 @@ from transformers import PreTrainedModel
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.errors import Internal
 from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
 from inference.model.runner_selection.select_runner import select_runner

@@ -17,7 +17,7 @@ from msgspec import Struct
 from inference.errors import BadRequest
 from inference.lora.adapter import SUM_PREFIX, AdapterCard
 from inference.lora.sum import Summand, write_sum
-from inference.models import Served, find_adapter, listed_adapters
+from inference.served import Served, find_adapter, listed_adapters
 from settings.adapter_list import MAX_SCALE
 
 SUMS = "adapter_sums"  # key in app.extensions: the AdapterSums

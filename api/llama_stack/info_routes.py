@@ -14,7 +14,8 @@ from api.model_card import PROVIDER_ID, ModelCard, model_card, model_cards
 from api.openapi.document import listed_methods
 from api.openapi.operation import Operation, attach_operation
 from inference.errors import BadRequest, NotFound
-from inference.models import Models, shorten_name
+from inference.models import Models
+from inference.served import shorten_name
 
 
 class HealthInfo(Struct):

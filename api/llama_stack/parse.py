@@ -26,8 +26,9 @@ from api.llama_stack.protocol.inference import (
 )
 from inference.content import content_text
 from inference.errors import BadRequest
-from inference.models import Models, Served, UnknownModel
+from inference.models import Models, UnknownModel
 from inference.sampling import Sampling
+from inference.served import Served
 from inference.types import Constraint, GenerationRequest
 from settings.groups import ServerSettings
 

@@ -37,8 +37,8 @@ from api.merged_stream import submit_all
 from api.openapi.operation import Operation, attach_operation
 from api.response import NDJSON, SSE, respond
 from inference.content import content_text
-from inference.embedding import Embedding
 from inference.errors import BadRequest
+from inference.events import Embedding
 from inference.models import Models
 from settings.groups import ServerSettings
 

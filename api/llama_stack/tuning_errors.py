@@ -9,7 +9,8 @@ from typing import ClassVar
 
 from api.llama_stack.errors import InvalidModel
 from inference.errors import NotFound, ServerError
-from inference.models import UnknownModel, shorten_name
+from inference.models import UnknownModel
+from inference.served import shorten_name
 from tuning.store.datasets import UnknownDataset
 from tuning.store.files import UnknownFile
 from tuning.store.jobs import UnknownJob

@@ -26,7 +26,7 @@ from api.llama_stack.protocol.inference import (
     UntypedToolCallDelta,
 )
 from api.llama_stack.versions import ProtocolVersion
-from inference.types import CallDelta, Event, Finished, Started, Token
+from inference.events import CallDelta, Event, Finished, Started, Token
 
 Delta = str | TextContent | ToolCallDelta | UntypedToolCallDelta
 

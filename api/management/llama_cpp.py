@@ -14,7 +14,8 @@ from api.hooks.adapter_sums import AdapterScale, adapter_sums, parse_scales
 from api.openai.requests.parse import read_request
 from api.openapi.operation import Operation, attach_operation
 from inference.errors import ServerError
-from inference.models import Models, listed_adapters
+from inference.models import Models
+from inference.served import listed_adapters
 from settings.groups import ServerSettings
 
 PATH = "/lora-adapters"

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from api.neodim.protocol import GpuReport
-from inference.backend_load import Device
+from inference.backend_info import Device
 
 FIGURES = ("reserved", "allocated", "free")
 MIN_INTERVAL_S = 1.0  # between two queries of the GPU driver: a slow query delays the streams of all requests

@@ -12,7 +12,7 @@ from api.neodim.pattern_thread import PatternThread
 from api.neodim.stop_strings import StopTracker
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
-from inference.types import Event, Finished, Token
+from inference.events import Event, Finished, Token
 
 
 class SequenceProgress:

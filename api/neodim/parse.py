@@ -13,8 +13,9 @@ from api.neodim.stop_strings import StopTracker, make_finder
 from api.neodim.validation import check_ranges, check_version, check_words
 from inference.backend import Backend
 from inference.errors import BadRequest
-from inference.models import Models, Served, UnknownAdapter
+from inference.models import Models
 from inference.sampling import PenaltyScope, PenaltyWindow, Sampling
+from inference.served import Served, UnknownAdapter
 from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 

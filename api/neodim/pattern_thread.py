@@ -11,7 +11,7 @@ from contextlib import suppress
 
 from inference.backend import Sink
 from inference.errors import Internal, ServerError
-from inference.types import Event
+from inference.events import Event
 
 Arrived = list[Event] | ServerError
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 from api.neodim.parse import PenaltyExtent, penalty_extent
 from api.neodim.prompt import PlainTokenizer
+from inference.events import Event, Finished, Token
 from inference.sampling import PenaltyWindow
-from inference.types import Event, Finished, Token
 
 NO_EXTENT = PenaltyExtent(0, ())
 

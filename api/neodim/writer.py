@@ -15,7 +15,7 @@ from api.neodim.parse import ParsedRequest
 from api.neodim.penalized_texts import PenalizedTexts
 from api.neodim.protocol import Report, SequenceReport, StreamLine
 from api.neodim.stop_strings import StopMatch, StopTracker
-from inference.types import Event, Finished, Token
+from inference.events import Event, Finished, Token
 
 
 class ReportWriter:

@@ -16,7 +16,7 @@ from api.openai.protocol.errors import ErrorResponse
 from api.openai.requests.parse import read_request
 from api.openapi.operation import Operation, attach_operation
 from inference.errors import NotFound
-from inference.models import shorten_name
+from inference.served import shorten_name
 
 TEXT = "text/plain"
 LOADED = "Success: LoRA adapter '{}' added successfully."

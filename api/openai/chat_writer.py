@@ -20,7 +20,7 @@ from api.openai.protocol.chat import (
     FunctionToolCall,
 )
 from api.openai.reply import ReplyOptions, ReplyState, finish_reason_fields, tool_call_id
-from inference.types import CallDelta, Event, Finished, Started, Token
+from inference.events import CallDelta, Event, Finished, Started, Token
 
 FIRST_DELTA: dict[str, Any] = {"role": "assistant", "content": "", "refusal": None}
 TGI_DELTA: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": None}

@@ -19,7 +19,7 @@ from api.openai.protocol.completion import (
     CompletionStreamResponse,
 )
 from api.openai.reply import ReplyOptions, ReplyState, finish_reason_fields
-from inference.types import Event, Finished, PromptToken, Started, Token
+from inference.events import Event, Finished, PromptToken, Started, Token
 
 Prompt = str | Sequence[int]
 

@@ -22,9 +22,10 @@ from api.openai.requests.messages import parse_messages
 from api.openai.requests.parse import make_template, read_request, split_prompts
 from api.response import respond
 from inference.backend import Backend, Stream
-from inference.embedding import Embedding
 from inference.errors import NotImplementedHere
-from inference.models import Models, Served
+from inference.events import Embedding
+from inference.models import Models
+from inference.served import Served
 from inference.types import GenerationRequest
 
 # vLLM's names of number types and byte orders → the codes of struct

@@ -8,7 +8,7 @@ from api.accumulator import LOWEST_LOGPROB, finite_logprob
 from api.openai.protocol.chat import ChatLogprob, ChatLogprobs, ChatLogprobsContent
 from api.openai.protocol.completion import CompletionLogprobs
 from api.openai.protocol.generation import RankedToken
-from inference.types import PromptToken, Token, TopLogprob
+from inference.events import PromptToken, Token, TopLogprob
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from typing import Any
 
 from api.response import Writer
 from inference.errors import ServerError
-from inference.types import Event
+from inference.events import Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from api.accumulator import AccumulatedCall, Accumulator, cut_reason
 from api.hooks.request_log import make_request_id
 from api.openai.logprobs import mean_logprob
 from api.openai.protocol.generation import CommonRequest, PromptTokensDetails, UsageChunk, UsageInfo
-from inference.types import CallDelta, Event, Finished, Started, Token
+from inference.events import CallDelta, Event, Finished, Started, Token
 from settings.groups import ServerSettings
 
 # OpenAI's clients know stop and length. An answer that the server ended early has "length", and the cause in

@@ -40,7 +40,7 @@ from api.store.listing import Filter
 from api.store.recorded_stream import RecordedStream
 from api.store.tables import StoredItem, StoredObject
 from inference.backend import Stream
-from inference.types import Event
+from inference.events import Event
 
 
 class UpdateChat(Struct):

@@ -11,7 +11,7 @@ from functools import partial
 
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
-from inference.types import Event, Finished
+from inference.events import Event, Finished
 
 SAVE_TIMEOUT_S = 5.0
 

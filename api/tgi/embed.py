@@ -12,7 +12,7 @@ from api.tgi.info_routes import max_input_tokens
 from api.tgi.parse import read_request
 from api.tgi.protocol import EmbedRequest, TgiErrorResponse
 from inference.backend import Backend
-from inference.embedding import Embedding
+from inference.events import Embedding
 from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 

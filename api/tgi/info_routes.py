@@ -4,8 +4,8 @@ from flask import request
 
 from api.model_card import model_states
 from api.tgi.protocol import InfoResponse
+from inference.backend_info import ModelInfo
 from inference.models import Models
-from inference.types import ModelInfo
 from settings.groups import ServerSettings
 
 RELEASE = "3.3.7"  # the release of TGI that this dialect is compatible with

@@ -10,7 +10,7 @@ from dataclasses import dataclass, fields
 
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
-from inference.types import Event, Finished, Token
+from inference.events import Event, Finished, Token
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,9 @@ from api.tgi.protocol import GenerateParameters, GenerateRequest, Grammar, Regex
 from api.tgi.validation import TgiRequest, check
 from inference import untrusted_json
 from inference.errors import BadRequest
-from inference.models import Models, Served, UnknownAdapter
+from inference.models import Models
 from inference.sampling import Sampling, Watermark
+from inference.served import Served, UnknownAdapter
 from inference.types import Constraint, GenerationRequest
 from settings.groups import ServerSettings
 

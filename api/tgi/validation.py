@@ -9,7 +9,7 @@ from typing import NamedTuple
 from api.tgi.errors import InvalidInput
 from api.tgi.protocol import GenerateParameters
 from inference.errors import BadRequest, MaxTokensTooLarge, NotFound, ServerError, TooLong
-from inference.models import Served, shorten_name
+from inference.served import Served, shorten_name
 from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 

@@ -16,7 +16,7 @@ from api.tgi.parse import ServedRequest, read_request, to_served_request
 from api.tgi.protocol import GenerateParameters, GenerateRequest, VertexRequest, VertexResponse
 from api.tgi.routes import GenerateRoutes
 from inference.errors import BadRequest
-from inference.types import Event, Finished, Token
+from inference.events import Event, Finished, Token
 
 T = TypeVar("T")
 

@@ -25,8 +25,8 @@ from api.tgi.protocol import (
     StreamDetails,
     StreamResponse,
 )
+from inference.events import Event, PromptToken, Token
 from inference.tokenized import Tokenized
-from inference.types import Event, PromptToken, Token
 
 
 @dataclass(slots=True)

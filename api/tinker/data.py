@@ -7,8 +7,8 @@ import numpy as np
 from api.tinker.errors import NotServed
 from api.tinker.pass_body import DatumBody, OtherChunk, PassBody
 from api.tinker.tensors import FLOAT, INTEGER, Array, Tensor, to_dense
+from inference.backend_info import ModelInfo
 from inference.errors import BadRequest
-from inference.types import ModelInfo
 from tuning.runs.types import ForwardBackward
 from tuning.trainer.datum import Datum
 from tuning.trainer.losses.table import Loss, find_loss

@@ -14,7 +14,7 @@ from api.response import ResponseBody, respond
 from api.tinker.errors import TryAgain, error_before_start
 from inference.backend import Sink
 from inference.errors import ServerError
-from inference.types import Event, Finished
+from inference.events import Event, Finished
 from tuning.runs.promise import Promise
 
 HOLD_S = 30.0  # the client's own timeout is 45 s

@@ -24,14 +24,15 @@ from inference.engine.scheduling.scheduled_step import ScheduledStep
 from inference.engine.scheduling.scheduler import Scheduler
 from inference.engine.scheduling.step_time_limit import StepTimeLimit
 from inference.engine.scheduling.wait_estimator import WaitEstimator
-from inference.engine.sequence import OutputSink, Sequence, StepOutput
+from inference.engine.sequence import Sequence
 from inference.engine.speculation.proposer import create_proposer
 from inference.engine.step import ModelStep, StepResult
+from inference.engine.step_output import OutputSink, StepOutput
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
+from inference.events import FinishReason
 from inference.model.batch import CacheOp, Runner
 from inference.process.memory.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
-from inference.types import FinishReason
 
 log = logging.getLogger(__name__)
 

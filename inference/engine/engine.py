@@ -24,7 +24,8 @@ from inference.engine.options import EngineOptions
 from inference.engine.output_queue import Post
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.scheduling.admission_control import AdmissionControl
-from inference.engine.sequence import POOLING, Matcher, OutputSink, PromptLogprob, Sequence
+from inference.engine.sequence import POOLING, Matcher, Sequence
+from inference.engine.step_output import OutputSink, PromptLogprob
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
 from inference.model.batch import Runner

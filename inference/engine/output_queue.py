@@ -9,7 +9,8 @@ from collections.abc import Sequence as SequenceOf
 from functools import partial
 
 from inference.engine.sampling.sampler import SampledToken
-from inference.engine.sequence import OutputSink, Sequence, StepOutput, TopLogprobs
+from inference.engine.sequence import Sequence
+from inference.engine.step_output import OutputSink, StepOutput, TopLogprobs
 
 log = logging.getLogger(__name__)
 

@@ -1,7 +1,7 @@
-"""The engine's data types: a Sequence, what it asks of the sampler, and the StepOutput of one step.
+"""A Sequence: one answer in the engine, and what it asks of the sampler.
 
-StepOutput holds plain values and crosses threads. A Sequence belongs to the engine's thread once it is
-submitted: it stores counters, and properties derive the rest from them.
+It belongs to the engine's thread once it is submitted: it stores counters, and properties derive the rest
+from them.
 """
 
 import time
@@ -15,28 +15,12 @@ import torch
 
 from inference.engine.banned_tokens import BannedTokens
 from inference.engine.pooled_sum import PooledSum
-from inference.errors import ServerError
+from inference.engine.step_output import OutputSink, PromptLogprob
 from inference.model.batch import Pooling
-from inference.prompt_scoring import PlaceScores
 from inference.sampling import REPETITION_PENALTY
 from inference.types import GenerationRequest
 
-TopLogprobs = tuple[tuple[int, float], ...]
-
 PRIORITIES = GENERATING, POOLING = range(2)  # the most urgent first
-
-
-class PromptLogprob(NamedTuple):
-    """Score of one prompt token: its logprob, the most probable tokens and the token's rank.
-
-    rank: how many tokens are at least as probable. place: other tokens, if the request scores some. The first
-    token of a prompt has no score.
-    """
-
-    logprob: float | None = None
-    top_logprobs: TopLogprobs = ()
-    rank: int = 0
-    place: PlaceScores | None = None
 
 
 class Matcher(Protocol):
@@ -52,40 +36,6 @@ class Matcher(Protocol):
     def advance(self, token_id: int) -> None:
         """Accept a token that `token_bitmask` allows."""
         ...
-
-
-@dataclass(frozen=True, slots=True)
-class StepOutput:
-    """What one step yields for one sequence: new tokens, the end of the answer, or both.
-
-    logprobs           one entry per token, as in top_logprobs; empty if the request asks for no logprobs.
-                       None for a token that the request had already
-    num_cached_tokens  set in the first output: prompt tokens that prefix caching supplied
-    queue_time_s       set in the first output: seconds from submission to the first step
-    prompt_logprobs    set in the first output if prompt logprobs were requested: one score per prompt token
-    finish_reason      "" while the answer goes on; else "stop" (the last id is a stop token), "length",
-                       "deadline", "cancelled"
-    embedding          set in the last output of a sequence that is pooled
-    embedding_norm     length of the embedding before it was scaled to length 1
-    error              set if the sequence failed; no output follows
-    """
-
-    token_ids: tuple[int, ...] = ()
-    logprobs: tuple[float | None, ...] = ()
-    top_logprobs: tuple[TopLogprobs, ...] = ()
-    num_cached_tokens: int | None = None
-    queue_time_s: float = 0.0
-    prompt_logprobs: tuple[PromptLogprob, ...] = ()
-    finish_reason: str = ""
-    embedding: tuple[float, ...] = ()
-    embedding_norm: float = 0.0
-    error: ServerError | None = None
-
-
-class OutputSink(Protocol):
-    """Receiver of a sequence's step outputs. `put` is called on the delivering thread and must not block."""
-
-    def put(self, output: StepOutput) -> None: ...
 
 
 class LogitsProcessor(NamedTuple):

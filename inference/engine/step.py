@@ -27,7 +27,8 @@ from inference.engine.sampling.sampler import (
 )
 from inference.engine.sampling.scatter import select_rows
 from inference.engine.scheduling.scheduler import SchedulerOutput
-from inference.engine.sequence import PromptLogprob, Sequence
+from inference.engine.sequence import Sequence
+from inference.engine.step_output import PromptLogprob
 from inference.errors import BadRequest, Internal, ServerError
 from inference.model.batch import CacheOp, Runner
 from inference.model.device_copy import copy_to_host_async

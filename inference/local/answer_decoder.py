@@ -6,23 +6,14 @@ no queues.
 
 from typing import Literal, cast
 
-from inference.engine.sequence import StepOutput, TopLogprobs
+from inference.engine.step_output import StepOutput, TopLogprobs
+from inference.events import CallDelta, Event, Finished, FinishReason, PromptToken, Started, Token, TopLogprob
 from inference.metrics import AnswerStats
 from inference.text.detokenizer import Detokenizer
 from inference.text.stop_strings import StopMatcher, TokenEndMatcher
 from inference.text.tool_parsers.stream import ToolParser
 from inference.text.vocabulary import Vocabulary
-from inference.types import (
-    CallDelta,
-    Event,
-    Finished,
-    FinishReason,
-    GenerationRequest,
-    PromptToken,
-    Started,
-    Token,
-    TopLogprob,
-)
+from inference.types import GenerationRequest
 
 NO_EVENTS: list[Event] = []
 

@@ -10,9 +10,9 @@ from functools import partial
 from typing import Any
 
 from inference.backend import Adapters, Stream
-from inference.backend_load import BackendLoad
+from inference.backend_info import BackendLoad, ModelInfo
 from inference.engine.engine import Engine
-from inference.engine.sequence import OutputSink
+from inference.engine.step_output import OutputSink
 from inference.errors import NotFound, NotImplementedHere, TooLong
 from inference.local.answer_decoder import AnswerDecoder
 from inference.local.backend_model import BackendModel
@@ -32,7 +32,7 @@ from inference.structured_output import GrammarCompiler, GrammarMatcher
 from inference.text.tokenizer_config import tokenizer_config
 from inference.text.vocabulary import Vocabulary
 from inference.tokenized import Tokenized
-from inference.types import Constraint, GenerationRequest, ModelInfo
+from inference.types import Constraint, GenerationRequest
 from inference.validation import MAX_DETOKENIZE_IDS, check_ids, check_request, limit_answers
 from settings.groups import BackendSettings
 

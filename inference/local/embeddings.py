@@ -10,12 +10,12 @@ from itertools import islice
 from queue import Empty, SimpleQueue
 
 from inference.backend import Sink
-from inference.embedding import Embedded, Embedding
 from inference.engine.engine import Engine
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.errors import NotImplementedHere, ServerError
+from inference.events import Embedded, Embedding, Event
 from inference.local.embedding_inputs import EmbeddingInput, EmbeddingInputs, TokenIds
-from inference.types import Event, GenerationRequest
+from inference.types import GenerationRequest
 
 
 class EmbeddingStream:

@@ -6,7 +6,7 @@ Requests fail for reasons of their own too. An engine is unavailable if it canno
 import time
 
 from inference.engine.engine import Engine
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.errors import ServerError
 from inference.sampling import Sampling
 from inference.types import GenerationRequest

@@ -10,9 +10,10 @@ from functools import partial
 
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
+from inference.events import Event
 from inference.structured_output import CompileQueue, GrammarCompiler, GrammarMatcher
 from inference.structured_output.compile_queue import CompileJob
-from inference.types import Constraint, Event
+from inference.types import Constraint
 
 Post = Callable[[Callable[[], None]], object]
 

@@ -11,11 +11,11 @@ from collections.abc import Callable, Iterator, Sequence
 from queue import SimpleQueue
 
 from inference.backend import Sink
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.errors import Internal, ServerError
+from inference.events import Event
 from inference.local.answer_decoder import AnswerDecoder
 from inference.process.rust_panic import is_panic, raises_panics
-from inference.types import Event
 
 log = logging.getLogger(__name__)
 

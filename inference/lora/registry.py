@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from inference.drain_rate import RecentDurations, overloaded
-from inference.engine.sequence import OutputSink, StepOutput
+from inference.engine.step_output import OutputSink, StepOutput
 from inference.errors import NotFound
 from inference.finding import format_size
 from inference.lora.adapter import AdapterCard, AdapterExists, check_name

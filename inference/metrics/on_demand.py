@@ -6,7 +6,7 @@ from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
-from inference.types import ModelStatus
+from inference.backend_info import ModelStatus
 
 
 class OnDemandMetrics:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import is_traceable_wrapper_subclass
 
-from inference.backend_load import Device
+from inference.backend_info import Device
 from inference.model.batch import Runner
 from inference.model.contiguous.runner import ContiguousRunner
 from inference.model.fused.runner import FusedRunner

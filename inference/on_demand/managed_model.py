@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from math import inf
 from typing import Protocol
 
+from inference.backend_info import ModelInfo, ModelStatus
 from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, RecentDurations
 from inference.errors import Unavailable
 from inference.process.memory.memory_shortage import is_memory_shortage
 from inference.process.repeated_work import RepeatedWork, WorkRun
 from inference.remote.running_answers import RunningAnswers
-from inference.types import ModelInfo, ModelStatus
 
 FAILED_REST_S = 10.0  # after a failed load: requests get its reason, and nothing is tried
 FIRST_LOAD_CPU_S = 6.0  # assumed before the first load of any model

@@ -17,6 +17,7 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import replace
 from typing import IO
 
+from inference.backend_info import ModelInfo
 from inference.errors import without_folders
 from inference.on_demand.load_progress import STALL_S, limit_stalls
 from inference.on_demand.managed_model import LoadFailed
@@ -26,7 +27,6 @@ from inference.process.listen_address import is_listening
 from inference.process.memory import memory_shortage
 from inference.remote.failures import UpstreamFailure
 from inference.remote.upstreams import link
-from inference.types import ModelInfo
 from settings.model_list import RemoteModel
 from settings.schema import Settings
 

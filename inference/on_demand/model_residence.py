@@ -7,12 +7,12 @@ from dataclasses import replace
 from math import inf
 from typing import Any, TypeVar
 
+from inference.backend_info import ModelInfo
 from inference.errors import Unavailable
 from inference.on_demand.loader import ModelLoader
 from inference.process.event_loop import run_on_loop
 from inference.remote.failures import UpstreamFailure
 from inference.remote.residence import with_reported
-from inference.types import ModelInfo
 
 Result = TypeVar("Result")
 

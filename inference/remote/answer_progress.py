@@ -7,8 +7,9 @@ out here.
 import random
 from dataclasses import replace
 
+from inference.events import CallDelta, Event, Finished, Started, Token
 from inference.remote.failures import broken
-from inference.types import CallDelta, Event, Finished, GenerationRequest, Started, Token
+from inference.types import GenerationRequest
 
 SEED_BITS = 31  # of the seed of a request that has none: with it, another server draws the same tokens
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from inference.errors import BadRequest, Overloaded
+from inference.events import Event, Started, Token
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.prefix_blocks import block_hashes, prompt_bytes
 from inference.remote.answer_progress import AnswerProgress
@@ -19,7 +20,7 @@ from inference.remote.members.member import Member
 from inference.remote.members.member_load import Prompt
 from inference.remote.retry_budget import RetryBudget
 from inference.remote.stream import Emit
-from inference.types import Event, GenerationRequest, Started, Token
+from inference.types import GenerationRequest
 
 MAX_RETRIES = 2
 FIRST_DELAY_S, MAX_DELAY_S, JITTER = 0.25, 4.0, 0.2

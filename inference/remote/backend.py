@@ -9,9 +9,8 @@ from math import inf
 from typing import Any, TypeVar
 
 from inference.backend import Adapters, Stream
-from inference.backend_load import BackendLoad
+from inference.backend_info import BackendLoad, ModelInfo
 from inference.drain_rate import overloaded
-from inference.embedding import Embedded
 from inference.errors import (
     BadRequest,
     Internal,
@@ -21,6 +20,7 @@ from inference.errors import (
     TooLong,
     Unavailable,
 )
+from inference.events import Embedded, Event, Started
 from inference.metrics.upstream import UpstreamMetrics, UpstreamRequestStats
 from inference.process.event_loop import run_on_loop
 from inference.remote.attempts import Attempts
@@ -33,7 +33,7 @@ from inference.remote.running_answers import RunningAnswer, RunningAnswers
 from inference.remote.stream import Emit, RemoteStream
 from inference.remote.upstreams.upstream_api import UpstreamTokenizer
 from inference.tokenized import Tokenized
-from inference.types import Event, GenerationRequest, ModelInfo, Started
+from inference.types import GenerationRequest
 from inference.validation import check_request, limit_answers
 from settings.model_list import RemoteModel
 

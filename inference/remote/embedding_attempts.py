@@ -3,7 +3,7 @@
 import time
 from collections.abc import Sequence
 
-from inference.embedding import Embedding
+from inference.events import Embedding
 from inference.remote.attempts import MAX_RETRIES, OTHERS_ONLY, UNCOMPUTED
 from inference.remote.failures import UpstreamFailure
 from inference.remote.members.member import Member

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import count, islice
 
 from inference.backend import Adapters
+from inference.backend_info import ModelInfo
 from inference.metrics.upstream import UpstreamMetrics
 from inference.models import ModelEntry
 from inference.remote.backend import RemoteBackend
@@ -21,7 +22,6 @@ from inference.remote.open_member import CannotOpen, check_agreement, open_membe
 from inference.remote.residence import Residence, RunningReplicas
 from inference.remote.running_answers import RunningAnswers
 from inference.remote.upstreams.link import LinkApi, LinkTokenizer
-from inference.types import ModelInfo
 from settings.inference_server import InferenceServer
 from settings.model_list import RemoteModel
 

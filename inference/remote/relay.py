@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager, suppress
 
 import aiohttp
 
+from inference.events import Event
 from inference.link_messages import MEDIA_TYPE as LINK
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.answer_settings import START_HEADER
@@ -15,7 +16,6 @@ from inference.remote.frames import FrameParser
 from inference.remote.http_client import HttpClient
 from inference.remote.stream import Emit
 from inference.remote.upstreams.upstream_api import AnswerReader, UpstreamCall
-from inference.types import Event
 
 MAX_STREAM_BYTES = 256 << 20  # of one response
 SLICE_BYTES = (

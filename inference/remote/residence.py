@@ -6,7 +6,7 @@ from dataclasses import replace
 from math import inf
 from typing import Protocol
 
-from inference.types import ModelInfo
+from inference.backend_info import ModelInfo
 
 
 class Residence(Protocol):

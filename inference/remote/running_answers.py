@@ -11,8 +11,7 @@ from contextlib import contextmanager
 from statistics import mean
 
 from inference.drain_rate import RecentDurations, StepTime, first_end_s, likely_rest
-from inference.embedding import Embedded
-from inference.types import CallDelta, Event, Finished, Token
+from inference.events import CallDelta, Embedded, Event, Finished, Token
 
 MAX_ANSWERS = 32  # recent answers whose lengths are remembered
 PROGRESS = Token, CallDelta, Embedded

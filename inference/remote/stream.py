@@ -9,7 +9,7 @@ from queue import SimpleQueue
 
 from inference.backend import Sink
 from inference.errors import Internal, ServerError, Unavailable
-from inference.types import Event
+from inference.events import Event
 
 Emit = Callable[[list[Event]], asyncio.Event | None]  # returns what a Sink returns
 Produce = Callable[[Emit], Awaitable[None]]

@@ -8,7 +8,7 @@ import asyncio
 import logging
 from dataclasses import replace
 
-from inference.backend_load import BackendLoad
+from inference.backend_info import BackendLoad
 from inference.link_messages import LOAD_DECODER
 from inference.on_demand.model_process import ModelProcess
 from inference.on_demand.process_address import at_address

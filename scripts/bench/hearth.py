@@ -14,8 +14,8 @@ from inference.engine.engine import Engine
 from inference.engine.engine_thread import EngineThread
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput
 from inference.engine.speculation.draft_model import DraftModel
+from inference.engine.step_output import StepOutput
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
 from inference.model.quantization.schemes import Quantization
 from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules, kinds_of

@@ -18,7 +18,7 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.model.batch import Runner
 from inference.model.load.device_dtype import DEFAULT_CONTEXT, config_length
 from inference.model.quantization.schemes import Quantization

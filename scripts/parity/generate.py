@@ -13,7 +13,7 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.model.batch import Runner
 from inference.model.load.generation_config import decoder_start_ids
 from inference.model.reference import ordinary_token_ids

@@ -6,10 +6,10 @@ A rule knows the requests that it has sent and what came back, as a router does,
 import random
 from collections.abc import Mapping, Sequence
 
+from inference.events import Event, Finished
 from inference.remote.members.member_load import AttemptLoad, MemberLoad, Prompt
 from inference.remote.members.prefix_events import INTERVAL_S
 from inference.remote.members.prefix_index import PrefixIndex
-from inference.types import Event, Finished
 from scripts.simulate_routing.replica import SimulatedRequest
 
 # Defaults of sglang-router 0.3.2, of its cache_aware policy.

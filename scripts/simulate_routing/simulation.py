@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import count
 
-from inference.types import Finished
+from inference.events import Finished
 from scripts.simulate_routing.conversations import SimulatedConversation
 from scripts.simulate_routing.replica import SimulatedReplica, SimulatedRequest
 from scripts.simulate_routing.rules import RoutingRule

@@ -20,13 +20,14 @@ import torch
 from torch import Tensor
 
 from inference.backend import Backend
+from inference.events import Started, Token
 from inference.factory import LoadedEngine, open_backend, open_engine
 from inference.metrics import Metrics
 from inference.model.load_recipe import find_weight_file
 from inference.model.weights import weight_cache
 from inference.native.weight_cache.source_files import OFF
 from inference.sampling import Sampling
-from inference.types import GenerationRequest, Started, Token
+from inference.types import GenerationRequest
 from settings.groups import BackendSettings, EngineSettings, ModelSettings
 from tuning.trainer.datum import Datum
 from tuning.trainer.model.base_model import load_base

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from inference.types import Finished
+from inference.events import Finished
 from tests.fakes.fake_backend import FakeBackend, say
 
 MESSAGES = [{"role": "user", "content": "hi"}]

@@ -6,7 +6,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from inference.backend_load import BackendLoad, Device
+from inference.backend_info import BackendLoad, Device
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models
 

@@ -10,6 +10,7 @@ from msgspec.msgpack import Decoder
 
 from api import create_app
 from inference.errors import BadRequest, NotFound
+from inference.events import Finished
 from inference.link_messages import (
     CARD_DECODER,
     CARDS_DECODER,
@@ -25,7 +26,7 @@ from inference.link_messages import (
     read_message,
 )
 from inference.remote.frames import FrameParser
-from inference.types import Finished, GenerationRequest
+from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeAdapters, FakeBackend, make_models, say
 

@@ -16,7 +16,8 @@ from api.merged_stream import MergedStream, submit_all
 from api.response import NDJSON, SSE, ResponseBody
 from inference.backend import Sink
 from inference.errors import Internal, Overloaded, ServerError, Unavailable
-from inference.types import Event, Finished, GenerationRequest, Started, Token
+from inference.events import Event, Finished, Started, Token
+from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models, say
 from tests.fakes.plain_dialect import PlainWriter, routes

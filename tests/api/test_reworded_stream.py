@@ -8,7 +8,8 @@ from api import create_app
 from api.reworded_stream import RewordedStream
 from inference.backend import Stream
 from inference.errors import BadRequest, Internal, ServerError
-from inference.types import GenerationRequest, Started
+from inference.events import Started
+from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models
 

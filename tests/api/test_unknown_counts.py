@@ -7,7 +7,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from inference.types import Finished, ModelInfo, Started, Token
+from inference.backend_info import ModelInfo
+from inference.events import Finished, Started, Token
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models
 

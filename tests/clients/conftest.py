@@ -14,7 +14,8 @@ from api.server.early_checks import EarlyChecks
 from api.server.serve import HttpServer, serve
 from api.services import Services
 from inference.errors import Overloaded, Unavailable
-from inference.types import CallDelta, Finished, GenerationRequest, Message, Started, Token, Tool, TopLogprob
+from inference.events import CallDelta, Finished, Started, Token, TopLogprob
+from inference.types import GenerationRequest, Message, Tool
 from settings.groups import HttpSettings, ServerSettings
 from tests.fakes.fake_backend import FakeBackend, Script, make_models, say
 from tests.servers.serving import serving

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from inference.types import CallDelta, Finished, GenerationRequest, Started
+from inference.events import CallDelta, Finished, Started
+from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 from tests.clients.agents import AGENTS, Agent
 from tests.clients.conftest import running

@@ -16,9 +16,10 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from inference.contrastive_search.search import search
 from inference.contrastive_search.task import start_contrastive_search
 from inference.errors import BadRequest, NotImplementedHere, Unavailable
+from inference.events import Event, Finished, Started, Token
 from inference.local import LocalBackend
 from inference.sampling import Sampling
-from inference.types import Constraint, Event, Finished, GenerationRequest, Started, Token
+from inference.types import Constraint, GenerationRequest
 from tests.local.running import running
 from tests.tiny_models import tiny
 

@@ -11,7 +11,8 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import NAN_LOGITS, PendingSample, SampledToken
-from inference.engine.sequence import PromptLogprob, Sequence, StepOutput
+from inference.engine.sequence import Sequence
+from inference.engine.step_output import PromptLogprob, StepOutput
 from inference.model.batch import Batch, CacheOp, Clear, Copy, Pooling, Resize, RunnerCapabilities, Swap
 from inference.types import GenerationRequest
 from tests.engine.engine_probe import EngineProbe

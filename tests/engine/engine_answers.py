@@ -4,7 +4,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.engine.engine import Engine
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.sampling import Sampling
 from tests.engine.generation_requests import make_request
 

@@ -6,7 +6,8 @@ from typing import Any
 import torch
 
 from inference.engine.build_batch import PendingIds, build_batch
-from inference.engine.sequence import PromptLogprob, Sequence
+from inference.engine.sequence import Sequence
+from inference.engine.step_output import PromptLogprob
 from inference.model.batch import PendingTokens, Swap, make_batch
 from tests.engine.generation_requests import make_request
 

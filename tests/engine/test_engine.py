@@ -11,7 +11,8 @@ import pytest
 from inference.engine.engine import Engine, adapter_names
 from inference.engine.options import EngineOptions
 from inference.engine.scheduling.step_limits import StepLimits
-from inference.engine.sequence import PromptLogprob, Sequence
+from inference.engine.sequence import Sequence
+from inference.engine.step_output import PromptLogprob
 from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
 from inference.model.batch import Clear
 from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, GreedySampler, RecordingSink

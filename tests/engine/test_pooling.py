@@ -11,7 +11,7 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.model.batch import Batch
 from tests.engine.conftest import NAN, POISON, Bench, FakeRunner, RecordingSink, hidden_sum
 from tests.engine.generation_requests import make_request

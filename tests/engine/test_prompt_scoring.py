@@ -5,7 +5,7 @@ from collections import Counter
 
 import torch
 
-from inference.engine.sequence import PromptLogprob, StepOutput
+from inference.engine.step_output import PromptLogprob, StepOutput
 from inference.prompt_scoring import PromptScoring
 from inference.sampling import Sampling
 from tests.engine.generation_requests import make_request

@@ -8,8 +8,9 @@ import torch
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.sampling.sampler import PendingSample
-from inference.engine.sequence import PromptLogprob, Sequence
+from inference.engine.sequence import Sequence
 from inference.engine.step import ModelStep, StepOutOfMemory
+from inference.engine.step_output import PromptLogprob
 from inference.errors import Internal
 from inference.model.batch import Batch, Resize, make_batch
 from tests.engine.conftest import NAN, POISON, FakeRunner, GreedySampler, expected_ids

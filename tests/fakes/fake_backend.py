@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 from inference.backend import Backend, Sink
-from inference.backend_load import BackendLoad
-from inference.embedding import Embedded, Embedding
+from inference.backend_info import BackendLoad, ModelInfo
 from inference.errors import BadRequest, NotFound, ServerError
+from inference.events import Embedded, Embedding, Event, Finished, Started, Token
 from inference.lora.adapter import AdapterCard
 from inference.models import ModelEntry, Models
 from inference.tokenized import Tokenized, TokenSpan
-from inference.types import Event, Finished, GenerationRequest, ModelInfo, Started, Token
+from inference.types import GenerationRequest
 
 ScriptStep = Event | ServerError | float  # a float is a pause in seconds
 Script = list[ScriptStep]

@@ -12,7 +12,8 @@ from api.merged_stream import MergedStream
 from api.response import NDJSON, SSE, respond
 from inference.backend import Backend
 from inference.errors import ServerError
-from inference.types import Event, Finished, GenerationRequest, Token
+from inference.events import Event, Finished, Token
+from inference.types import GenerationRequest
 
 FRAMINGS = {"": None, "ndjson": NDJSON, "sse": SSE}
 

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from inference.engine.sequence import Matcher, OutputSink, StepOutput
+from inference.engine.sequence import Matcher
+from inference.engine.step_output import OutputSink, StepOutput
 from inference.engine_stats import CacheConfig, Stats
 from inference.errors import ServerError, Unavailable
 from inference.metrics import Metrics, ModelMetrics

@@ -8,19 +8,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference.events import CallDelta, Event, Finished, Token
 from inference.local import BackendModel, LocalBackend
 from inference.sampling import Sampling
 from inference.text.tool_parsers.stream import ToolParser
-from inference.types import (
-    CallDelta,
-    Event,
-    Finished,
-    GenerationRequest,
-    Message,
-    TemplateOptions,
-    Token,
-    Tool,
-)
+from inference.types import GenerationRequest, Message, TemplateOptions, Tool
 from settings.groups import BackendSettings
 from tests.local.conftest import FakeCompiler
 from tests.local.fake_engine import FakeEngine, model_metrics

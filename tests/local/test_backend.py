@@ -4,21 +4,12 @@ from typing import Any
 import pytest
 
 from inference.backend import Backend
-from inference.engine.sequence import PromptLogprob, StepOutput
+from inference.engine.step_output import PromptLogprob, StepOutput
 from inference.errors import BadRequest, MaxTokensTooLarge, Overloaded, TooLong
+from inference.events import CallDelta, Event, Finished, Started, Token
 from inference.local import LocalBackend
 from inference.sampling import Sampling
-from inference.types import (
-    CallDelta,
-    Constraint,
-    Event,
-    Finished,
-    GenerationRequest,
-    Message,
-    Started,
-    Token,
-    Tool,
-)
+from inference.types import Constraint, GenerationRequest, Message, Tool
 from inference.validation import MAX_DETOKENIZE_IDS
 from tests.local.conftest import FakeCompiler
 from tests.local.fake_engine import FakeEngine

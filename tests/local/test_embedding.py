@@ -14,12 +14,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from inference.embedding import Embedded, Embedding
 from inference.errors import BadRequest, NotImplementedHere, TooLong, Unavailable
+from inference.events import Embedded, Embedding, Event, Token
 from inference.local import LocalBackend
 from inference.local.embedding_inputs import MAX_INPUTS
 from inference.sampling import Sampling
-from inference.types import Event, GenerationRequest, Token
+from inference.types import GenerationRequest
 from tests.local.running import running
 from tests.tiny_models import tiny
 

@@ -12,19 +12,10 @@ import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from inference.errors import BadRequest, ServerError, Unavailable
+from inference.events import CallDelta, Event, Finished, Started, Token
 from inference.local import LocalBackend
 from inference.sampling import Sampling
-from inference.types import (
-    CallDelta,
-    Constraint,
-    Event,
-    Finished,
-    GenerationRequest,
-    Message,
-    Started,
-    Token,
-    Tool,
-)
+from inference.types import Constraint, GenerationRequest, Message, Tool
 from tests.local.running import running
 from tests.tiny_models import tiny
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.errors import Internal, Overloaded, Unavailable
 from inference.local import engine_probe
 from inference.local.engine_probe import MAX_CONSECUTIVE_FAILURES, EngineProbe

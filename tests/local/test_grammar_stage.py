@@ -6,11 +6,12 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.errors import BadRequest, ServerError
+from inference.events import Event, Finished, Token
 from inference.local import LocalBackend
 from inference.structured_output.grammar_checker import CheckAbandoned
-from inference.types import Constraint, Event, Finished, GenerationRequest, Token
+from inference.types import Constraint, GenerationRequest
 from tests.local.conftest import FakeCompiler, FakeMatcher
 from tests.local.fake_engine import FakeEngine
 

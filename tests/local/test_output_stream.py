@@ -5,11 +5,12 @@ from typing import Any
 import pytest
 
 from inference.backend import Stream
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.errors import Internal, ServerError, Unavailable
+from inference.events import Event, Finished, Started, Token
 from inference.local import LocalBackend
 from inference.sampling import Sampling
-from inference.types import Event, Finished, GenerationRequest, Started, Token
+from inference.types import GenerationRequest
 from tests.local.fake_engine import FakeEngine
 from tests.process.panicking_tokenizer import make_panicking_tokenizer
 

@@ -9,6 +9,7 @@ import pytest
 
 from inference.backend import Backend
 from inference.errors import BadRequest, ServerError, Unavailable
+from inference.events import Event, Finished, Token
 from inference.factory import LoadedEngine, open_backend, open_engine
 from inference.local.sleep_mode import SleepMode
 from inference.metrics import Metrics
@@ -18,7 +19,7 @@ from inference.model.weights.mapped_model import mapped_file
 from inference.native.weight_cache.file import PAGE, map_bytes
 from inference.process.memory.rss import written_bytes
 from inference.sampling import Sampling
-from inference.types import Event, Finished, GenerationRequest, Token
+from inference.types import GenerationRequest
 from settings.groups import BackendSettings, EngineSettings, ModelSettings
 from tests.tiny_models import tiny
 

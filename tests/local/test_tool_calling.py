@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from inference.events import CallDelta
 from inference.local import BackendModel, LocalBackend
 from inference.local.tool_calling import ToolCalling
 from inference.text.chat_template import ChatTemplate
 from inference.text.vocabulary import Vocabulary
-from inference.types import CallDelta, GenerationRequest, Tool
+from inference.types import GenerationRequest, Tool
 from settings.groups import BackendSettings
 from tests.local.conftest import FakeCompiler
 from tests.local.fake_engine import FakeEngine, model_metrics

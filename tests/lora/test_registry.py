@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.errors import BadRequest, NotFound, Overloaded
 from inference.lora.adapter import AdapterExists
 from inference.lora.load import LoadedAdapter, load_adapter

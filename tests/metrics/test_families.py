@@ -12,10 +12,11 @@ from werkzeug.test import TestResponse
 
 from api import create_app
 from inference.backend import Backend
+from inference.events import Started
 from inference.factory import open_backend, open_engine
 from inference.metrics import Metrics
 from inference.sampling import Sampling
-from inference.types import GenerationRequest, Started
+from inference.types import GenerationRequest
 from settings.groups import BackendSettings, EngineSettings, ModelSettings, ServerSettings
 from tests.fakes.fake_backend import make_models
 

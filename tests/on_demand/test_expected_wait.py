@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from inference.backend_info import ModelInfo
+from inference.events import Token
 from inference.metrics.on_demand import OnDemandMetrics
 from inference.on_demand.expected_wait import share_example, stay_until_return_s
 from inference.on_demand.loader import ModelLoader
 from inference.on_demand.managed_model import LoadLimits, ManagedModel, NotLoaded
 from inference.on_demand.residency import MemoryCapacity
 from inference.process.repeated_work import WorkRun
-from inference.types import ModelInfo, Token
 from tests.retry_after import share_close
 
 STOP_S, SLEEP_S, WAKE_S, PAUSE_S, STEP_S = 1.0, 0.3, 0.5, 0.5, 0.05

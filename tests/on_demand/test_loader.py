@@ -9,14 +9,15 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from inference.backend_info import ModelInfo
 from inference.errors import NotFound
+from inference.events import Token
 from inference.metrics.on_demand import OnDemandMetrics
 from inference.on_demand.loader import ModelLoader
 from inference.on_demand.managed_model import LoadFailed, LoadLimits, ManagedModel, NotLoaded
 from inference.on_demand.model_residence import ModelResidence
 from inference.on_demand.residency import MemoryCapacity
 from inference.process.repeated_work import RepeatedWork
-from inference.types import ModelInfo, Token
 
 Scenario = Callable[["LoaderSetup"], Coroutine[Any, Any, None]]
 SLEEPERS = {"num_bytes": 10, "reclaimable_bytes": 8}  # each takes 10 bytes awake, and 2 asleep

@@ -8,11 +8,12 @@ from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
 from inference.errors import BadRequest, Unavailable
+from inference.events import Started, Token
 from inference.metrics.upstream import UpstreamMetrics
 from inference.remote.detect import Detected
 from inference.remote.open import link_fallbacks, open_model
 from inference.remote.open_member import CannotOpen
-from inference.types import GenerationRequest, Started, Token
+from inference.types import GenerationRequest
 from settings.model_list import RemoteModel, parse_models
 from tests.remote.conftest import CHAT
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document

@@ -17,8 +17,9 @@ from inference.errors import (
     TooLong,
     Unavailable,
 )
+from inference.events import Event, Finished, Token
 from inference.remote import attempts, relay
-from inference.types import Event, Finished, GenerationRequest, Token
+from inference.types import GenerationRequest
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, event
 from tests.remote.openai_chunks import DONE, chat_chunk, say, usage_chunk, whole_answer

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from inference.errors import BadRequest, Overloaded, ServerError, TooLarge, Unavailable
-from inference.types import Event, Finished, Token
+from inference.events import Event, Finished, Token
 from tests.remote.conftest import OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Step, document, event
 from tests.remote.upstream_kinds import KINDS

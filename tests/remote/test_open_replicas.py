@@ -8,13 +8,15 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
+from inference.backend_info import ModelInfo
 from inference.errors import BadRequest, Overloaded, ServerError, Unavailable
+from inference.events import Event, Finished, Started, Token
 from inference.link_messages import MEDIA_TYPE, decode_request, error_frame, event_frame
 from inference.metrics.upstream import UpstreamMetrics
 from inference.remote import open as opening
 from inference.remote.members.listed_members import ServerList
 from inference.remote.open import open_replicas
-from inference.types import Event, Finished, GenerationRequest, ModelInfo, Started, Token
+from inference.types import GenerationRequest
 from settings.inference_server import InferenceServer, bearer
 from settings.model_list import RemoteModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, running_loop, start, wait_until

@@ -9,12 +9,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
-from inference.embedding import Embedded
 from inference.errors import Unavailable
+from inference.events import CallDelta, Embedded, Event, Finished, Started, Token
 from inference.remote import attempts
 from inference.remote.answer_settings import START_HEADER
 from inference.sampling import Sampling
-from inference.types import CallDelta, Event, Finished, GenerationRequest, Message, Started, Token, Tool
+from inference.types import GenerationRequest, Message, Tool
 from tests.remote.conftest import OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, start
 from tests.remote.openai_chunks import DONE, chat_chunk, usage_chunk

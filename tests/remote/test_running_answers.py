@@ -8,9 +8,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from inference.embedding import Embedded
+from inference.events import Embedded, Finished, Token
 from inference.remote.running_answers import RunningAnswer, RunningAnswers
-from inference.types import Finished, Token
 from tests.retry_after import share_close
 
 NUM_ROWS = 4

@@ -7,7 +7,8 @@ import pytest
 
 from inference.backend import Backend
 from inference.errors import ServerError
-from inference.types import Event, Finished, GenerationRequest, Token
+from inference.events import Event, Finished, Token
+from inference.types import GenerationRequest
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply
 from tests.remote.openai_chunks import DONE, chat_chunk

@@ -6,8 +6,8 @@ import threading
 import pytest
 
 from inference.errors import Internal
+from inference.events import Event, Token
 from inference.remote.stream import Emit, RemoteStream
-from inference.types import Event, Token
 
 EVENT: Event = Token(0, 5, "a")
 

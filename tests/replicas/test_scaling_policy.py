@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from inference.backend_load import BackendLoad
+from inference.backend_info import BackendLoad
 from inference.replicas.replica import share_of_capacity
 from inference.replicas.scaling_policy import LOAD, choose_num_replicas
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.factory import LoadedEngine, open_engine
 from inference.model.batch import Batch, Runner
 from inference.model.runner_selection.runner_options import BATCH_INVARIANT

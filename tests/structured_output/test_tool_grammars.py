@@ -6,9 +6,10 @@ import re
 import pytest
 
 from inference.errors import BadRequest
+from inference.events import CallDelta
 from inference.structured_output import tool_constraint
 from inference.text.tool_parsers.stream import ToolParser
-from inference.types import CallDelta, Tool
+from inference.types import Tool
 from tests.structured_output.conftest import RandomWriter
 
 WEATHER = Tool(

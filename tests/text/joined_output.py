@@ -4,9 +4,10 @@ guarantees.
 
 import json
 
+from inference.events import CallDelta
 from inference.text.tool_parsers.emitter import TextOrDelta
 from inference.text.tool_parsers.stream import ToolParser
-from inference.types import CallDelta, Tool
+from inference.types import Tool
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}
 TOOLS = (Tool("weather", "", CITY), Tool("now", "", {}), Tool("a.b-c", "", {}))

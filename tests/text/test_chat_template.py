@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from inference.errors import BadRequest
+from inference.events import CallDelta
 from inference.text.tool_parsers.stream import ToolParser
 from inference.text.tool_prompt import describe_tools, write_calls
-from inference.types import CallDelta, Message, TemplateOptions, ToolCall, ToolFormat
+from inference.types import Message, TemplateOptions, ToolCall, ToolFormat
 from tests.text.templates import (
     ASK,
     CONTENT_PARTS,

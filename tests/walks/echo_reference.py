@@ -5,7 +5,8 @@ from collections.abc import Sequence as SequenceOf
 import torch
 
 from inference.engine.sampling.sampler import NAN_LOGITS, SampledToken, Sampler
-from inference.engine.sequence import PromptLogprob, Sequence
+from inference.engine.sequence import Sequence
+from inference.engine.step_output import PromptLogprob
 from inference.model.batch import Runner
 from inference.sampling import PenaltyWindow, Sampling
 from inference.types import GenerationRequest

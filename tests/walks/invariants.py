@@ -14,7 +14,7 @@ from inference.engine.kv.page_pool import PagePool
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.kv.prefix import extend_page_hashes
 from inference.engine.kv.window_pages import WindowPages
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.model.kv_cost import WindowGroup
 from inference.types import GenerationRequest
 from tests.engine.conftest import FakeRunner

@@ -11,7 +11,7 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.engine.sampling.sampler import SampledToken
-from inference.engine.sequence import PromptLogprob
+from inference.engine.step_output import PromptLogprob
 from inference.model.batch import Batch, Runner
 from inference.types import GenerationRequest
 from tests.walks.batch_walk import plain

@@ -6,7 +6,7 @@ from typing import Protocol
 import pytest
 
 from inference.engine.sampling.sampler import SampledToken
-from inference.engine.sequence import PromptLogprob, StepOutput
+from inference.engine.step_output import PromptLogprob, StepOutput
 from inference.types import GenerationRequest
 
 

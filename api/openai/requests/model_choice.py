@@ -3,7 +3,8 @@
 from api.hooks.adapter_sums import adapter_sums, parse_scales
 from api.openai.errors import InvalidParameter
 from api.openai.protocol.generation import CommonRequest
-from inference.models import Models, Served, UnknownAdapter, shorten_name
+from inference.models import Models
+from inference.served import Served, UnknownAdapter, shorten_name
 
 
 def resolve_model(body: CommonRequest, models: Models) -> Served:

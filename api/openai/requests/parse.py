@@ -28,9 +28,10 @@ from api.openai.requests.response_format import (
 )
 from api.openai.requests.tool_choice import allowed_tools, forces_named_tool, parse_tool_choice
 from api.openai.requests.validation import check, requested_max_tokens
+from inference.backend_info import ModelInfo
 from inference.errors import BadRequest
 from inference.sampling import Sampling
-from inference.types import GenerationRequest, ModelInfo, TemplateOptions
+from inference.types import GenerationRequest, TemplateOptions
 from settings.groups import ServerSettings
 
 DEFAULT_COMPLETION_TOKENS = 16  # default max_tokens of a completion in OpenAI's API and vLLM

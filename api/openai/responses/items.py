@@ -10,7 +10,7 @@ from api.openai.protocol.chat import ChatLogprobsContent
 from api.openai.reply import tool_call_id
 from api.openai.responses.custom_input import CustomInput
 from api.openai.responses.tools import CallableTools
-from inference.types import CallDelta
+from inference.events import CallDelta
 
 Events = list[dict[str, Any]]
 LogprobEntries = list[ChatLogprobsContent]  # one per token

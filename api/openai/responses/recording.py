@@ -16,7 +16,7 @@ from api.openai.responses.stored_items import stored_output
 from api.openai.responses.writer import ResponseWriter
 from api.store.store import Store
 from api.store.tables import Items, StoredItem, StoredObject, UnknownId, append, finish, insert
-from inference.types import Event
+from inference.events import Event
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ from api.openai.responses.protocol import (
 from api.openai.responses.tools import CallableTools, echoed_tools
 from api.response import SSE, Framing
 from inference.errors import ServerError
-from inference.types import CallDelta, Event, Finished, Started, Token
+from inference.events import CallDelta, Event, Finished, Started, Token
 
 NAMED_EVENTS = Framing(
     SSE.mimetype, lambda event: b"event: %b\n%b" % (event["type"].encode(), SSE.encode(event))

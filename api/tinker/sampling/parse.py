@@ -11,10 +11,11 @@ from msgspec import Struct
 from api.body.json_body import to_struct
 from api.tinker.sampling.prompt_targets import PromptTargets, read_targets
 from api.tinker.tensor_json import TensorFields
+from inference.backend_info import ModelInfo
 from inference.errors import BadRequest
 from inference.prompt_scoring import PromptScoring
 from inference.sampling import Sampling
-from inference.types import GenerationRequest, ModelInfo
+from inference.types import GenerationRequest
 from inference.validation import MAX_ALTERNATIVES, MAX_CHOICES
 
 TEXT_CHUNK = "encoded_text"

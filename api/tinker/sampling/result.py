@@ -15,7 +15,7 @@ from api.tinker.tensor_json import write_tensor_json
 from api.tinker.tensors import FLOAT, INTEGER, Tensor
 from inference.backend import Stream
 from inference.errors import ServerError
-from inference.types import Event, Finished, PromptToken, Started, Token, TopLogprob
+from inference.events import Event, Finished, PromptToken, Started, Token, TopLogprob
 
 TopTokens = tuple[tuple[int, float], ...]  # (id, logprob), the most probable first
 EMPTY_BYTES, PAIR_BYTES, NUMBER_BYTES = 2048, 140, 36  # measured: a promise, a tuple, an item of a list

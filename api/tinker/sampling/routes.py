@@ -28,7 +28,8 @@ from api.tinker.sampling.result import SampleCollector
 from api.tinker.sampling.samples import CLONE, SAMPLER_MARK, Finish, current_samples
 from api.tinker.tinker_route import TinkerRoute, require_runs
 from inference.errors import BadRequest
-from inference.models import Models, Served
+from inference.models import Models
+from inference.served import Served
 
 MAX_SEQ_ID = 1 << 63
 CREATE_SAMPLING_SESSION = Operation(

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from inference.engine.sampling.scatter import NEG_INF
-from inference.engine.sequence import TopLogprobs
+from inference.engine.step_output import TopLogprobs
 
 # Which of several tied tokens are among the top K depends on K; rounded up, K seldom changes.
 K_MULTIPLE = 32

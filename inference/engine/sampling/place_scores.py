@@ -12,7 +12,8 @@ from torch import Tensor
 
 from inference.engine.sampling.gumbel import WORD, add_gumbel_noise, rng_keys
 from inference.engine.sampling.scatter import index_tensor
-from inference.engine.sequence import PromptLogprob, Sequence
+from inference.engine.sequence import Sequence
+from inference.engine.step_output import PromptLogprob
 from inference.model.device_copy import copy_to_host
 from inference.prompt_scoring import PlaceScores
 

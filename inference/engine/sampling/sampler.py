@@ -19,7 +19,8 @@ from inference.engine.sampling.sampling_plan import group_rows
 from inference.engine.sampling.scatter import index_tensor, select_rows
 from inference.engine.sampling.select_tokens import select_tokens, to_samplable
 from inference.engine.sampling.warpers import temperature
-from inference.engine.sequence import PromptLogprob, Sequence, TopLogprobs
+from inference.engine.sequence import Sequence
+from inference.engine.step_output import PromptLogprob, TopLogprobs
 from inference.model.device_copy import copy_to_host, copy_to_host_async, to_device
 from inference.native import sampling as native
 

@@ -17,7 +17,7 @@ from inference.engine.scheduling.scheduled_step import ScheduledStep
 from inference.engine.scheduling.scheduler import Scheduler
 from inference.engine.scheduling.step_cost import StepCost
 from inference.engine.sequence import Sequence
-from inference.types import FinishReason
+from inference.events import FinishReason
 
 MAX_WAITING = 128  # waiting sequences whose starts are estimated: the estimate is for refusals, and quick
 MAX_ANSWERS = 32  # recent answers whose lengths are remembered

@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 import aiohttp
 
-from inference.embedding import Embedding
+from inference.events import Embedding, Event
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.remote.answer_settings import START_HEADER, AnswerSettings
 from inference.remote.failures import DEFAULT_RETRY_AFTER_S, UpstreamFailure, broken, late, unreachable
@@ -20,7 +20,7 @@ from inference.remote.relay import CheckStart, Relay
 from inference.remote.stream import Emit
 from inference.remote.upstreams.openai import is_conversation
 from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamCall, UpstreamTokenizer
-from inference.types import Event, GenerationRequest
+from inference.types import GenerationRequest
 from settings.model_list import RemoteModel
 
 REFUSED_REST_S = 60.0

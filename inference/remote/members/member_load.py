@@ -6,9 +6,9 @@ those that this server sends and those that it says others send.
 
 from collections.abc import Iterable, Sequence
 
+from inference.events import Event, Finished
 from inference.prefix_blocks import BLOCK_BYTES, BYTES_PER_TOKEN
 from inference.remote.members.prefix_index import PrefixIndex
-from inference.types import Event, Finished
 
 # Tokens of prompts a second, and seconds a step, until they are measured. The speed is a high one: a server
 # that seems slower than those that are measured would get no request, and so never be measured.

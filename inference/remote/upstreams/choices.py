@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
 
+from inference.events import Event, Finished, FinishReason, PromptToken, Started, Token
 from inference.remote.failures import broken
 from inference.remote.upstreams.tool_calls import ToolCallReader
-from inference.types import Event, Finished, FinishReason, PromptToken, Started, Token
 
 LOWEST_LOGPROB = -9999.0  # of servers whose JSON has no minus infinity
 MAX_COUNT = 1 << 31  # of tokens, and of ids of tokens

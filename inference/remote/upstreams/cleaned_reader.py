@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+from inference.events import Event, Finished, Token
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.upstreams.upstream_api import AnswerReader, UpstreamCall
-from inference.types import Event, Finished, Token
 
 REMOVED_WORDS = "<pad>", "</s>", "<|endoftext|>"
 FIRST_CHARACTER = "<"  # of each of them, which has it nowhere else

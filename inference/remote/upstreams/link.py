@@ -10,15 +10,16 @@ from typing import Any, TypeVar
 import msgspec
 
 from inference import link_messages as messages
-from inference.embedding import Embedding
+from inference.backend_info import ModelInfo
 from inference.errors import ServerError
+from inference.events import Embedding, Event, Finished, Started, Token
 from inference.lora.adapter import AdapterCard
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import RETRIED_STATUSES, UpstreamFailure, broken
 from inference.remote.http_client import HttpClient
 from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.tokenized import Tokenized
-from inference.types import Event, Finished, GenerationRequest, ModelInfo, Started, Token
+from inference.types import GenerationRequest
 from settings.model_list import RemoteModel
 
 GENERATE_PATH, EMBED_PATH = "/link/generate", "/link/embed"

@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 
 from inference.content import content_text
-from inference.embedding import Embedding
 from inference.errors import BadRequest
+from inference.events import Embedding
 from inference.remote.failures import broken
 from inference.remote.upstreams.llamastack_reader import LlamaStackReader
 from inference.remote.upstreams.openai import is_conversation

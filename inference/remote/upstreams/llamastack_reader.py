@@ -4,9 +4,9 @@ from typing import Any
 
 import msgspec
 
+from inference.events import Event, Token, TopLogprob
 from inference.remote.upstreams.choices import known_logprob
 from inference.remote.upstreams.streamed_reader import StreamedReader
-from inference.types import Event, Token, TopLogprob
 
 UNKNOWN_ID = -1
 COUNTS = {"prompt_tokens": "prompt", "completion_tokens": "completion"}  # metrics that are counts

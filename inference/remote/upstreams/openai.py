@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from inference.embedding import Embedding
 from inference.errors import BadRequest
+from inference.events import Embedding
 from inference.remote.failures import broken
 from inference.remote.upstreams.answer_stops import stop_strings
 from inference.remote.upstreams.choices import is_count

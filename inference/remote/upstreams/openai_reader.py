@@ -4,12 +4,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from inference.events import Event, PromptToken, Token, TopLogprob
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import broken, in_band
 from inference.remote.upstreams.answer_stops import AnswerStops
 from inference.remote.upstreams.choices import Choices, is_count, known_logprob
 from inference.text.stop_strings import StopStrings
-from inference.types import Event, PromptToken, Token, TopLogprob
 from inference.untrusted_json import decode_json
 
 DONE = b"[DONE]"

@@ -2,10 +2,10 @@
 
 from typing import Any
 
+from inference.events import Event
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import broken, in_band
 from inference.remote.upstreams.choices import Choices
-from inference.types import Event
 from inference.untrusted_json import decode_json
 
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import msgspec
 
-from inference.embedding import Embedding
 from inference.errors import BadRequest, NotImplementedHere
+from inference.events import Embedding, Event, Token, TopLogprob
 from inference.remote.upstreams.answer_stops import AnswerStops, stop_strings
 from inference.remote.upstreams.choices import known_logprob
 from inference.remote.upstreams.flavours import Flavour
@@ -17,7 +17,7 @@ from inference.remote.upstreams.options import keep_supported
 from inference.remote.upstreams.streamed_reader import StreamedReader
 from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.text.stop_strings import StopStrings
-from inference.types import Constraint, Event, GenerationRequest, Token, TopLogprob
+from inference.types import Constraint, GenerationRequest
 from settings.model_list import RemoteModel
 
 STREAM_PATH, CHAT_PREFIX = "/generate_stream", "/v1"

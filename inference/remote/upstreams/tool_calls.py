@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from uuid import uuid4
 
+from inference.events import CallDelta, Event
 from inference.remote.failures import broken
-from inference.types import CallDelta, Event
 from inference.untrusted_json import decode_json
 
 VLLM_PREFIX = "chatcmpl-tool-"  # which the dialect of the client adds itself

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from inference.embedding import Embedding
+from inference.events import Embedding, Event
 from inference.remote.event_stream import ServerSentEvent
 from inference.tokenized import Tokenized
-from inference.types import Event, GenerationRequest
+from inference.types import GenerationRequest
 
 
 class UpstreamTokenizer(Protocol):

@@ -6,7 +6,8 @@ Knows the parts of a call; knows no format.
 import secrets
 from collections.abc import Iterable
 
-from inference.types import CallDelta, Tool
+from inference.events import CallDelta
+from inference.types import Tool
 
 TextOrDelta = str | CallDelta
 

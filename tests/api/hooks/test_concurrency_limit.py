@@ -7,7 +7,8 @@ from flask import Flask
 
 from api.response import NDJSON, ResponseBody
 from inference.errors import BadRequest
-from inference.types import Finished, GenerationRequest, Token
+from inference.events import Finished, Token
+from inference.types import GenerationRequest
 from tests.api.narrow_app import BATCH, COMPLETION, GENERATING, STREAM, narrow_app, post
 from tests.fakes.fake_backend import FakeBackend
 from tests.fakes.plain_dialect import PlainWriter

@@ -5,7 +5,7 @@ import json
 import pytest
 from flask.testing import FlaskClient
 
-from inference.types import CallDelta, Event, Finished, Started, Token, TopLogprob
+from inference.events import CallDelta, Event, Finished, Started, Token, TopLogprob
 from tests.fakes.fake_backend import FakeBackend, say
 
 ASK = {"model": "fake/model", "messages": [{"role": "user", "content": "hi"}]}

@@ -7,9 +7,9 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from api.services import Services
+from inference.backend_info import ModelInfo
 from inference.errors import NotFound
 from inference.models import ModelEntry, Models
-from inference.types import ModelInfo
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend
 

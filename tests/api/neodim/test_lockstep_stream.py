@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from api.neodim.lockstep_stream import EmptyStream, LockstepStream
 from api.neodim.stop_strings import StopTracker, make_finder
 from inference.errors import BadRequest, Internal
-from inference.types import Event, Finished, GenerationRequest, Token
+from inference.events import Event, Finished, Token
+from inference.types import GenerationRequest
 from tests.api.neodim.tokenizers import ScriptedBackend
 from tests.fakes.fake_backend import FakeStream
 

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from api.neodim.gpu_report import GpuSampler
 from api.neodim.prompt import PlainTokenizer
 from api.neodim.validation import VERSION
-from inference.backend_load import BackendLoad, Device
+from inference.backend_info import BackendLoad, Device
 from inference.errors import Overloaded, Unavailable
+from inference.events import Finished
 from inference.sampling import Sampling
-from inference.types import Finished, GenerationRequest
+from inference.types import GenerationRequest
 from inference.validation import check_request
 from tests.api.neodim.chat_body import CHAT
 from tests.api.neodim.conftest import Ask, body, client, lines

@@ -5,15 +5,10 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import chain, zip_longest
 
+from inference.backend_info import ModelInfo
+from inference.events import Event, Finished, Started, Token
 from inference.tokenized import Tokenized, TokenSpan
-from inference.types import (
-    Event,
-    Finished,
-    GenerationRequest,
-    ModelInfo,
-    Started,
-    Token,
-)
+from inference.types import GenerationRequest
 from tests.fakes.fake_backend import FakeBackend
 
 SPLITS: dict[str, Callable[[str], list[bytes]]] = {

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from inference.types import Finished, Started, Token
+from inference.events import Finished, Started, Token
 from tests.fakes.fake_backend import FakeBackend
 
 

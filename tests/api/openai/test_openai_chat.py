@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from inference.types import Finished, Started, Token, TopLogprob
+from inference.events import Finished, Started, Token, TopLogprob
 from tests.api.openai.app_requests import CHATS, USER, WEATHER, chunks, get_response
 from tests.api.openai.tool_call_script import CALL
 from tests.fakes.fake_backend import FakeBackend, Script, say

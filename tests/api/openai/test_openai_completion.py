@@ -6,7 +6,8 @@ from typing import Any
 
 from flask.testing import FlaskClient
 
-from inference.types import Finished, GenerationRequest, PromptToken, Started, Token, TopLogprob
+from inference.events import Finished, PromptToken, Started, Token, TopLogprob
+from inference.types import GenerationRequest
 from tests.api.openai.app_requests import COMPLETIONS, body_for, chunks, get_response
 from tests.fakes.fake_backend import FakeBackend, Script, say
 

@@ -9,8 +9,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from api.openai.embeddings import VectorFormat
-from inference.embedding import Embedding
 from inference.errors import Internal
+from inference.events import Embedding
 from inference.types import Message
 from tests.api.openai.app_requests import refusal
 from tests.fakes.fake_backend import FakeBackend, embedding

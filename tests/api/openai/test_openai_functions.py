@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
-from inference.types import CallDelta, Finished, Message, Started, Token, Tool, ToolCall
+from inference.events import CallDelta, Finished, Started, Token
+from inference.types import Message, Tool, ToolCall
 from tests.api.openai.app_requests import CHATS, USER, chunks, get_response
 from tests.fakes.fake_backend import FakeBackend, Script
 

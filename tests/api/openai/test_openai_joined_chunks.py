@@ -8,7 +8,7 @@ import pytest
 from flask import Flask
 
 from api import create_app
-from inference.types import CallDelta, Event, Finished, Started, Token, TopLogprob
+from inference.events import CallDelta, Event, Finished, Started, Token, TopLogprob
 from settings.groups import ServerSettings
 from tests.api.openai.app_requests import CHATS, COMPLETIONS, RESPONSES, WEATHER, chunks, events, get_response
 from tests.fakes.fake_backend import FakeBackend, make_models

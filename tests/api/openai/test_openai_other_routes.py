@@ -8,7 +8,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from inference.errors import NotImplementedHere
-from inference.types import CallDelta, Finished, Started, Token
+from inference.events import CallDelta, Finished, Started, Token
 from tests.api.openai.app_requests import RESPONSES, events, get_response, refusal
 from tests.fakes.fake_backend import FakeBackend, embedding, say
 

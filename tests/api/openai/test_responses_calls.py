@@ -7,7 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from inference.errors import Unavailable
-from inference.types import CallDelta, Finished, Started
+from inference.events import CallDelta, Finished, Started
 from tests.api.openai.app_requests import RESPONSES, events, get_response
 from tests.fakes.fake_backend import FakeBackend, Script, say
 

@@ -8,7 +8,7 @@ from flask.testing import FlaskClient
 
 from api.store import context
 from inference.content import content_text
-from inference.types import CallDelta, Finished, Started
+from inference.events import CallDelta, Finished, Started
 from tests.api.openai.app_requests import RESPONSES, body_for, get_response
 from tests.fakes.fake_backend import FakeBackend
 

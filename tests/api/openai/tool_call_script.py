@@ -1,6 +1,6 @@
 """The events of an answer with two tool calls."""
 
-from inference.types import CallDelta, Finished, Started, Token
+from inference.events import CallDelta, Finished, Started, Token
 from tests.fakes.fake_backend import Script
 
 CALL: Script = [

@@ -10,7 +10,8 @@ from api.response import NDJSON, ResponseBody
 from api.server.response_sender import MAX_QUEUED_BYTES, MAX_QUEUED_STEPS, ResponseSender
 from inference.backend import Sink
 from inference.errors import ServerError
-from inference.types import Finished, GenerationRequest, Started, Token
+from inference.events import Finished, Started, Token
+from inference.types import GenerationRequest
 from tests.fakes.fake_backend import FakeBackend
 from tests.fakes.plain_dialect import PlainWriter
 

@@ -10,7 +10,7 @@ import pytest
 from api.store.recorded_stream import RecordedStream
 from inference.database import StoreFailed
 from inference.errors import Unavailable
-from inference.types import Event, Finished
+from inference.events import Event, Finished
 from tests.fakes.fake_backend import FakeBackend, FakeStream, Script, say
 
 Deliveries = list[Any]

@@ -7,9 +7,10 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
+from inference.backend_info import ModelInfo
 from inference.errors import BadRequest
 from inference.tokenized import Tokenized, TokenSpan
-from inference.types import Message, ModelInfo
+from inference.types import Message
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models, say
 

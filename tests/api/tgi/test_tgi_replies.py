@@ -7,14 +7,8 @@ import pytest
 from flask.testing import FlaskClient
 
 from api import create_app
-from inference.types import (
-    Finished,
-    GenerationRequest,
-    PromptToken,
-    Started,
-    Token,
-    TopLogprob,
-)
+from inference.events import Finished, PromptToken, Started, Token, TopLogprob
+from inference.types import GenerationRequest
 from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, Script, make_models, say
 

@@ -9,8 +9,8 @@ from api.tinker.data import to_forward_backward
 from api.tinker.loss_aliases import alias_warning, parse_aliases, resolve_alias
 from api.tinker.pass_body import Chunk, DatumBody, OtherChunk, PassBody
 from api.tinker.tensors import Csr, Tensor
+from inference.backend_info import ModelInfo
 from inference.errors import BadRequest
-from inference.types import ModelInfo
 
 MAX_INT64 = (1 << 63) - 1
 INFO = ModelInfo("fake/model", context=8, vocab=100, created=0)

@@ -20,7 +20,8 @@ from inference.engine.sampling.sampler import (
     Sampler,
     advance_matchers,
 )
-from inference.engine.sequence import Matcher, PromptLogprob, Sequence
+from inference.engine.sequence import Matcher, Sequence
+from inference.engine.step_output import PromptLogprob
 from inference.sampling import PenaltyWindow, Sampling, Watermark
 from tests.engine import sequences
 

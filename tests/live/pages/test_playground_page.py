@@ -5,7 +5,7 @@ import json
 import pytest
 from selenium.webdriver import Chrome, Keys
 
-from inference.backend_load import BackendLoad, Device
+from inference.backend_info import BackendLoad, Device
 from inference.errors import Unavailable
 from tests.api.conftest import served
 from tests.fakes.fake_backend import FakeBackend, say

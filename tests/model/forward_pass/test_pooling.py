@@ -11,7 +11,7 @@ from transformers import OPTConfig, OPTForCausalLM, PreTrainedConfig, PreTrained
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.model.batch import Pooling, Runner
 from inference.model.contiguous.encoder_decoder import EncoderDecoderRunner
 from inference.model.contiguous.runner import ContiguousRunner

@@ -16,7 +16,7 @@ from torch import distributed
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import Sampler
-from inference.engine.sequence import StepOutput
+from inference.engine.step_output import StepOutput
 from inference.model import process_group
 from inference.model.batch import Batch, Resize, make_batch
 from inference.model.load.loader import config_of, model_of

@@ -8,10 +8,11 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
+from inference.events import Started, Token
 from inference.metrics.upstream import UpstreamMetrics
 from inference.remote.members import dns_members, member_health
 from inference.remote.open import open_models
-from inference.types import GenerationRequest, Started, Token
+from inference.types import GenerationRequest
 from settings.inference_server import BadServer, parse_server
 from settings.model_list import parse_models
 from tests.remote.conftest import CHAT

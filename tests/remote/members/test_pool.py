@@ -11,7 +11,8 @@ from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
 from inference.errors import Overloaded, Unavailable
-from inference.types import GenerationRequest, Message, Token
+from inference.events import Token
+from inference.types import GenerationRequest, Message
 from tests.remote.conftest import OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, start
 from tests.remote.openai_chunks import DONE, chat_chunk, say, usage_chunk, whole_answer

@@ -6,12 +6,13 @@ from contextlib import suppress
 import pytest
 
 from inference.errors import TooLong
+from inference.events import CallDelta, Event, Finished, Started, Token
 from inference.link_messages import ERROR, TEXT_DECODER, ErrorMessage, error_frame, event_frame, frame
 from inference.remote.event_stream import TooLargeEvent
 from inference.remote.failures import UpstreamFailure
 from inference.remote.frames import FrameParser
 from inference.remote.upstreams.link import LinkApi, LinkReader, read_result, reported
-from inference.types import CallDelta, Event, Finished, GenerationRequest, Started, Token
+from inference.types import GenerationRequest
 from settings.model_list import RemoteModel, parse_entry
 
 EVENTS = [Started(0, 3, 0), Token(0, 1, "a"), Started(1, 3, 0), Finished(0, "stop", num_tokens=1)]

@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from inference.errors import TooLong
-from inference.types import Finished, GenerationRequest, Token, Tool, TopLogprob
+from inference.events import Finished, Token, TopLogprob
+from inference.types import GenerationRequest, Tool
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, event
 from tests.remote.openai_chunks import DONE, chat_chunk, say, usage_chunk

@@ -5,19 +5,9 @@ from typing import Any
 import pytest
 
 from inference.errors import BadRequest, Unavailable
+from inference.events import CallDelta, Event, Finished, Started, Token
 from inference.sampling import Sampling
-from inference.types import (
-    CallDelta,
-    Constraint,
-    Event,
-    Finished,
-    GenerationRequest,
-    Message,
-    Started,
-    Token,
-    Tool,
-    ToolCall,
-)
+from inference.types import Constraint, GenerationRequest, Message, Tool, ToolCall
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, event
 

@@ -8,26 +8,13 @@ import pytest
 
 from inference.backend import Stream
 from inference.errors import BadRequest, ServerError, TooLarge
+from inference.events import CallDelta, Event, Finished, PromptToken, Started, Token, TopLogprob
 from inference.remote import http_client
 from inference.remote.http_client import HttpClient
 from inference.remote.upstreams.flavours import FLAVOURS
 from inference.remote.upstreams.openai import OpenAIApi
 from inference.sampling import Sampling
-from inference.types import (
-    CallDelta,
-    Constraint,
-    Event,
-    Finished,
-    GenerationRequest,
-    Message,
-    PromptToken,
-    Started,
-    TemplateOptions,
-    Token,
-    Tool,
-    ToolCall,
-    TopLogprob,
-)
+from inference.types import Constraint, GenerationRequest, Message, TemplateOptions, Tool, ToolCall
 from settings.model_list import RemoteModel, parse_entry
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, event

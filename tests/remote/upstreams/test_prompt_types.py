@@ -5,9 +5,10 @@ from typing import Any
 import pytest
 
 from inference.errors import BadRequest
+from inference.events import Finished, Token
 from inference.remote.open_member import CannotOpen
 from inference.remote.upstreams.prompt_types import find_prompt_type, prompt_types, render
-from inference.types import Finished, GenerationRequest, Message, Token, Tool
+from inference.types import GenerationRequest, Message, Tool
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply
 from tests.remote.openai_chunks import DONE, text_chunk

@@ -5,8 +5,9 @@ from typing import Any
 import pytest
 
 from inference.errors import BadRequest
+from inference.events import Finished, Token
 from inference.sampling import Sampling
-from inference.types import Constraint, Finished, GenerationRequest, Token
+from inference.types import Constraint, GenerationRequest
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, event
 

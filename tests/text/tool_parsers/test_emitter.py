@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference.events import CallDelta
 from inference.text.tool_parsers.stream import ToolParser
-from inference.types import CallDelta
 from tests.text.joined_output import JSON, TOOLS, join_items, parse
 
 words = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)

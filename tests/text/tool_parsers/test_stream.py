@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from inference.events import CallDelta
 from inference.text.tool_parsers.stream import ToolParser
-from inference.types import CallDelta
 from tests.text.joined_output import JSON, PARIS, TOOLS, parse, parse_complete
 
 CALLS = {

@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from inference.embedding import Embedding
 from inference.errors import BadRequest, NotImplementedHere
+from inference.events import Embedding
 from inference.remote.failures import broken
 from inference.remote.upstreams.answer_stops import stop_strings
 from inference.remote.upstreams.gradio.functions import GradioFunctions

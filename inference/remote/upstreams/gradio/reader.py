@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from typing import Any
 
+from inference.events import Event, Token
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import broken, in_band, refused
 from inference.remote.upstreams.answer_stops import AnswerStops
 from inference.remote.upstreams.choices import Choices
 from inference.remote.upstreams.gradio.untrusted_literal import parse_literal
 from inference.text.stop_strings import StopStrings
-from inference.types import Event, Token
 from inference.untrusted_json import decode_json
 
 UNKNOWN_ID = -1

@@ -9,8 +9,8 @@ import pytest
 from api.tinker.sampling.parse import SampleOptions, parse_sample
 from api.tinker.sampling.result import SampleCollector, SampleResult, to_json
 from inference.errors import BadRequest, ServerError, Unavailable
+from inference.events import Finished, PromptToken, Started, Token, TopLogprob
 from inference.prompt_scoring import PlaceScores, PromptScoring
-from inference.types import Finished, PromptToken, Started, Token, TopLogprob
 from tests.fakes.fake_backend import FakeBackend, Script
 
 INFO = FakeBackend().info()

@@ -11,11 +11,12 @@ import pytest
 
 from inference.backend import Backend
 from inference.errors import BadRequest, NotImplementedHere, ServerError, Unavailable
+from inference.events import Finished, Token
 from inference.remote.detect import Detected
 from inference.remote.open_member import open_member
 from inference.remote.upstreams.gradio.functions import GradioFunctions, read_functions, read_models
 from inference.sampling import Sampling
-from inference.types import Finished, GenerationRequest, Message, Token
+from inference.types import GenerationRequest, Message
 from settings.model_list import RemoteModel, parse_entry
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, event, wait_until

@@ -10,8 +10,9 @@ import pytest
 from aiohttp import WSCloseCode, WSMsgType, web
 
 from inference.errors import Overloaded, ServerError
+from inference.events import Finished, Token
 from inference.remote.upstreams.gradio.functions import GradioFunctions
-from inference.types import Finished, GenerationRequest, Token
+from inference.types import GenerationRequest
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import wait_until
 
