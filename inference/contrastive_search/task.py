@@ -20,8 +20,8 @@ from inference.engine.output_queue import make_step_output
 from inference.engine.sampling.processors import apply_processors
 from inference.engine.sampling.sampler import SampledToken, advance_matchers, failure_ids
 from inference.engine.sequence import Matcher, Sequence
-from inference.engine.step import error_for
 from inference.engine.step_output import OutputSink, StepOutput
+from inference.engine.step_result import error_for
 from inference.errors import BadRequest, NotImplementedHere, ServerError
 from inference.types import GenerationRequest
 

@@ -14,7 +14,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar
 
-from inference.engine.step import MODEL_FAILED
+from inference.engine.step_result import MODEL_FAILED
 from inference.errors import Internal, ServerError
 from inference.process.memory.memory_shortage import TOO_LITTLE_MEMORY, is_memory_shortage
 

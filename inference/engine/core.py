@@ -26,8 +26,9 @@ from inference.engine.scheduling.step_time_limit import StepTimeLimit
 from inference.engine.scheduling.wait_estimator import WaitEstimator
 from inference.engine.sequence import Sequence
 from inference.engine.speculation.proposer import create_proposer
-from inference.engine.step import ModelStep, StepResult
+from inference.engine.step import ModelStep
 from inference.engine.step_output import OutputSink, StepOutput
+from inference.engine.step_result import StepResult
 from inference.engine_stats import EngineCounters, StepStats
 from inference.errors import Internal, ServerError
 from inference.events import FinishReason

@@ -12,7 +12,8 @@ from typing import Protocol
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.scheduling.scheduled_step import ScheduledStep
 from inference.engine.speculation.proposer import Proposer
-from inference.engine.step import ModelStep, StepOutOfMemory, StepResult
+from inference.engine.step import ModelStep, StepOutOfMemory
+from inference.engine.step_result import StepResult
 from inference.model.batch import CacheOp
 
 

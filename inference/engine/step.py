@@ -6,59 +6,37 @@ Knows a Runner and a Sampler; knows neither the scheduler's rules nor the receiv
 import logging
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
-from dataclasses import dataclass, field
-from math import isfinite, isnan
+from dataclasses import dataclass
+from math import isnan
 
 import torch
 
-from inference.engine.banned_tokens import NO_ALLOWED_TOKEN_MESSAGE
 from inference.engine.build_batch import PendingIds, PreparedBatch, build_batch
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.manager import KVCacheManager
-from inference.engine.pooled_sum import PooledSum, add_chunks
 from inference.engine.sampling.place_scores import add_place_scores
 from inference.engine.sampling.sampler import (
     NAN_LOGITS,
-    NO_ALLOWED_TOKEN,
     PendingSample,
-    SampledToken,
     Sampler,
-    advance_matchers,
 )
 from inference.engine.sampling.scatter import select_rows
 from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence
-from inference.engine.step_output import PromptLogprob
-from inference.errors import BadRequest, Internal, ServerError
+from inference.engine.step_result import (
+    MODEL_FAILED,
+    StepResult,
+    add_pooled_sums,
+    add_sampled_tokens,
+    error_for,
+    fail_if_not_finite,
+)
+from inference.errors import Internal
 from inference.model.batch import CacheOp, Runner
 from inference.model.device_copy import copy_to_host_async
 from inference.process.memory.memory_shortage import is_memory_shortage
 
 log = logging.getLogger(__name__)
-
-MODEL_FAILED = "the model failed on this request"
-
-
-@dataclass(slots=True)
-class StepResult:
-    """The result of a step for one sequence.
-
-    num_scheduled_tokens  tokens computed, drafts not counted
-    sampled_tokens        empty if the sequence was not sampled; else the next token, and one more for each
-                          accepted draft
-    prompt_logprobs       scores of the prompt tokens that this step computed
-    pooled_sum            the sum of its hidden states up to this step, if the sequence is pooled
-    error                 why the sequence failed; None if it did not
-    has_nan               NaN was written behind a rejected draft, so the sequence's KV memory is unusable
-    """
-
-    sequence: Sequence
-    num_scheduled_tokens: int = 0
-    sampled_tokens: list[SampledToken] = field(default_factory=list)
-    prompt_logprobs: list[PromptLogprob] = field(default_factory=list)
-    error: ServerError | None = None
-    has_nan: bool = False
-    pooled_sum: PooledSum | None = None
 
 
 @dataclass(slots=True)
@@ -178,33 +156,13 @@ class ModelStep:
         """Wait for the sampled tokens, advance the matchers, and return the results of the step."""
         if in_flight.pending_sample is not None:
             sampled_tokens = in_flight.pending_sample.wait()  # sync
-            self._add_sampled_tokens(in_flight.prepared, sampled_tokens, in_flight.results)
+            add_sampled_tokens(in_flight.prepared, sampled_tokens, in_flight.results)
             if in_flight.prepared.nan_checks:
                 finite = in_flight.pending_sample.wait_finite()
-                self._fail_if_not_finite(in_flight.prepared, finite, in_flight.results)
+                fail_if_not_finite(in_flight.prepared, finite, in_flight.results)
         if in_flight.hidden_sums is not None:
-            chunk_sums = in_flight.hidden_sums()  # sync
-            self._add_pooled_sums(chunk_sums, in_flight.pooled, in_flight.results)
+            add_pooled_sums(in_flight.hidden_sums(), in_flight.pooled, in_flight.results)  # sync
         return in_flight.results
-
-    def _add_pooled_sums(
-        self, chunk_sums: torch.Tensor, pooled: SequenceOf[Sequence], results: list[StepResult]
-    ) -> None:
-        pooled_sums = add_chunks(chunk_sums, [sequence.pooled_sum for sequence in pooled])
-        sums_by_id = {each.id: pooled_sum for each, pooled_sum in zip(pooled, pooled_sums, strict=True)}
-        for result in results:
-            result.pooled_sum = sums_by_id.get(result.sequence.id)
-            if result.pooled_sum is not None and not isfinite(result.pooled_sum.length):
-                result.error = error_for(NAN_LOGITS)
-
-    def _fail_if_not_finite(
-        self, prepared: PreparedBatch, finite: list[bool], results: list[StepResult]
-    ) -> None:
-        """Fail sequences whose prompt chunk yields NaN or infinity."""
-        finite_by_id = dict(zip(prepared.nan_checks, finite, strict=True))
-        for result in results:
-            if not finite_by_id.get(result.sequence.id, True):
-                result.error = error_for(NAN_LOGITS)
 
     def _add_prompt_logprobs(
         self, prepared: PreparedBatch, logits: torch.Tensor, results: list[StepResult]
@@ -218,31 +176,6 @@ class ModelStep:
             result.prompt_logprobs = add_place_scores(scores, rows[:, : self.runner.vocab], entry.sequence)
             if any(each.logprob is not None and isnan(each.logprob) for each in result.prompt_logprobs):
                 result.error = error_for(NAN_LOGITS)
-
-    def _add_sampled_tokens(
-        self, prepared: PreparedBatch, sampled_tokens: list[SampledToken], results: list[StepResult]
-    ) -> None:
-        tokens_by_id: dict[int, list[SampledToken]] = {}
-        for sequence, token in zip(prepared.sampled_sequences, sampled_tokens, strict=True):
-            tokens_by_id.setdefault(sequence.id, []).append(token)
-        for result in results:
-            tokens = tokens_by_id.get(result.sequence.id, [])
-            if len(tokens) > 1:
-                result.has_nan = any(token.id == NAN_LOGITS for token in tokens[1:])
-                tokens = accepted_drafts(tokens, result.sequence)
-            result.sampled_tokens = tokens
-            if tokens and tokens[0].id < 0:
-                result.error = error_for(tokens[0].id)
-            elif result.sequence.matcher is not None:
-                self._advance_matcher(result)
-
-    def _advance_matcher(self, result: StepResult) -> None:
-        token_ids = [token.id for token in result.sampled_tokens]
-        try:
-            advance_matchers([result.sequence] * len(token_ids), token_ids)
-        except Exception:  # of a grammar library; the other sequences' matchers must not advance twice
-            log.exception("matcher failed sequence=%d", result.sequence.id)
-            result.error = Internal(MODEL_FAILED)
 
     def _bisect(self, scheduler_output: SchedulerOutput) -> list[StepResult]:
         """Repeat a failed step in halves; its cache ops are done. A sequence that fails alone is the cause.
@@ -270,23 +203,3 @@ class ModelStep:
 
 def halves(scheduler_output: SchedulerOutput) -> tuple[SchedulerOutput, SchedulerOutput]:
     return scheduler_output[: len(scheduler_output) // 2], scheduler_output[len(scheduler_output) // 2 :]
-
-
-def accepted_drafts(sampled_tokens: list[SampledToken], sequence: Sequence) -> list[SampledToken]:
-    """The sampled tokens up to the first rejected draft or stop token.
-
-    sampled_tokens: the token sampled behind the last token, then one behind each draft.
-    """
-    accepted = sampled_tokens[:1]
-    for draft_id, token in zip(sequence.draft_token_ids, sampled_tokens[1:], strict=False):
-        if accepted[-1].id != draft_id or draft_id in sequence.stop_token_ids or token.id < 0:
-            break
-        accepted.append(token)
-    return accepted
-
-
-def error_for(token_id: int) -> ServerError:
-    """The error of a sequence that got no token: token_id is NO_ALLOWED_TOKEN or NAN_LOGITS."""
-    if token_id == NO_ALLOWED_TOKEN:
-        return BadRequest("", NO_ALLOWED_TOKEN_MESSAGE)
-    return Internal("the model's output for this request is not a number")

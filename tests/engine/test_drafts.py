@@ -11,7 +11,7 @@ from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.sequence import Sequence
 from inference.engine.speculation.acceptance import max_drafts_of
-from inference.engine.step import accepted_drafts
+from inference.engine.step_result import accepted_drafts
 from inference.sampling import Sampling
 from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, RecordingSink, logits_after
 from tests.engine.engine_probe import EngineProbe

@@ -11,8 +11,8 @@ import torch
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.engine.sampling.sampler import PendingSample, SampledToken, Sampler
-from inference.engine.step import MODEL_FAILED
 from inference.engine.step_output import StepOutput
+from inference.engine.step_result import MODEL_FAILED
 from inference.engine_stats import StepStats
 from inference.model.batch import Batch
 from inference.sampling import PenaltyWindow, Sampling, Watermark
