@@ -1,7 +1,7 @@
 """Converts a request body to GenerationRequests, one per prompt.
 
-Reads the body and converts sampling parameters. validation.py has the rules for the
-fields. Errors are raised before the backend is called.
+Reads the body and converts sampling parameters. validation.py has the rules for the fields. Errors are raised
+before the backend is called.
 """
 
 import math
