@@ -134,7 +134,7 @@ def fingerprint(compiler: tuple[str, ...], level: Level) -> str:
         str(FLAGS_OF_SOURCES),
     ]
     digest = hashlib.sha256("\0".join(inputs).encode())
-    for path in sorted(C_SOURCES.iterdir()):
+    for path in sorted(C_SOURCES.rglob("*.[ch]")):
         digest.update(path.name.encode() + b"\0" + path.read_bytes())
     return digest.hexdigest()[:16]
 
@@ -143,7 +143,7 @@ def sources_of(level: Level) -> list[Path]:
     """All C files except the kernels of other levels."""
     return [
         path
-        for path in sorted(C_SOURCES.glob("*.c"))
+        for path in sorted(C_SOURCES.rglob("*.c"))
         if not path.stem.startswith("multiply_") or path.stem == f"multiply_{level.loops}"
     ]
 
@@ -154,7 +154,7 @@ def compile_into(scratch: Path, compiler: tuple[str, ...], level: Level) -> Path
     def compile_one(source: Path) -> str:
         target = scratch / f"{source.stem}.o"
         flags = (*FLAGS, *compile_openmp(), *level.flags, *FLAGS_OF_SOURCES.get(source.stem, ()))
-        run_command((*compiler, *flags, "-c", str(source), "-o", str(target)))
+        run_command((*compiler, *flags, "-I", str(C_SOURCES), "-c", str(source), "-o", str(target)))
         return str(target)
 
     with ThreadPoolExecutor(os.cpu_count()) as pool:

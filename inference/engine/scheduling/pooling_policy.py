@@ -34,9 +34,9 @@ class PoolingPolicy:
 
     def select_waiting(self, waiting: Iterable[Sequence], running: Iterable[Sequence]) -> Iterator[Sequence]:
         """The waiting sequences, in order, that may be admitted in this step."""
-        num_pooled = self.max_pooled if self._is_paused else sum(sequence.pooling for sequence in running)
+        num_pooled = self.max_pooled if self._is_paused else sum(bool(each.pooling) for each in running)
         for sequence in waiting:
             if sequence.pooling and num_pooled >= self.max_pooled:
                 continue
-            num_pooled += sequence.pooling
+            num_pooled += bool(sequence.pooling)
             yield sequence

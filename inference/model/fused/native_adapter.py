@@ -1,6 +1,6 @@
 """An adapter as the structs of step.h: packed low-rank pairs for the matrices of the layers and the head.
 
-Knows which matrix each module of a Llama-like model computes; inference/native/c/delta.c has the arithmetic.
+Knows which matrix each module of a Llama-like model computes; native/c/step/delta.c has the arithmetic.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,6 +1,6 @@
 """Rounds weights to 8 or 4 bits with torch, to the integers and scales that the native library stores.
 
-Rules: inference/native/c/quantize.c. Knows tensors on any device; neither models nor products.
+Rules: native/c/packing/quantize.c. Knows tensors on any device; neither models nor products.
 """
 
 from collections.abc import Callable, Mapping

@@ -1,0 +1,213 @@
+/* Keys are transposed, a square of words at a time. Values stay in rows; in bfloat16, the values of two tokens are
+ * interleaved. Both become panels (see matrix.h), padded with zeros. Keys and values in 8 bits are widened meanwhile. */
+#include "step/kv_tile.h"
+
+#include <string.h>
+
+#include "rounding.h"
+#include "simd/lanes.h"
+#include "step/kv_block.h"
+
+/* Functions that are compiled for each form of the pages: `in_blocks` and what follows from it are constants. */
+#define INLINE static inline __attribute__((always_inline))
+
+enum { SIDE = 8, WORD = 4, CACHE_LINE = 64 };    /* words on a square's side; a word is one float or two bfloat16 */
+
+typedef uint32_t Words __attribute__((vector_size(SIDE * WORD)));
+
+size_t kv_tile_bytes(int dtype, int head_dim)
+{
+    const size_t keys = matrix_bytes(dtype, KV_TILE, head_dim), values = matrix_bytes(dtype, head_dim, KV_TILE);
+    return keys > values ? keys : values;
+}
+
+KvTile kv_tile_find(const Cached *of, int first, int count)
+{
+    KvTile kv_tile = {.count = count};
+    const int64_t *page = of->pages + first / of->page;
+    for (int i = 0, at = first % of->page; i < count; at = 0, page++)
+        for (; at < of->page && i < count; at++, i++)
+            kv_tile.places[i] = (*page * of->page + at) * (ptrdiff_t)of->token_bytes;
+    for (int i = count; i < KV_TILE; i++)
+        kv_tile.places[i] = NONE;
+    return kv_tile;
+}
+
+/* Prefetch tokens [first, end) of the keys or the values. */
+INLINE void fetch(const Cached *of, const char *data, const KvTile *kv_tile, int first, int end)
+{
+    for (int i = first; i < end && i < kv_tile->count; i++)
+        for (size_t at = 0; at < of->head_bytes; at += CACHE_LINE)
+            __builtin_prefetch(data + kv_tile->places[i] + at);
+}
+
+void kv_tile_fetch(const Cached *of, const KvTile *kv_tile)
+{
+    fetch(of, of->keys, kv_tile, 0, kv_tile->count);
+    fetch(of, of->values, kv_tile, 0, kv_tile->count);
+}
+
+static inline const char *head_at(const char *data, ptrdiff_t place)
+{
+    return place == NONE ? NULL : data + place;
+}
+
+/* Words of a head from byte `at` on, padded with zeros. */
+static inline Words words_at(const char *head, int at, int bytes)
+{
+    Words words = {0};
+    if (!head || at >= bytes)
+        return words;
+    if (at + (int)sizeof words <= bytes)
+        memcpy(&words, head + at, sizeof words);
+    else
+        memcpy(&words, head + at, bytes - at);
+    return words;
+}
+
+/* The words of a head of blocks, as words_at gives those of a head of `dtype`. */
+INLINE Words words_of_blocks(const char *head, int at, const int dtype)
+{
+    Words words = {0};
+    if (!head)
+        return words;
+    const int value = at / dtype_bytes(dtype), first = value / LANES * LANES;
+    const Lanes lanes = kv_blocks_load((const KVBlock *)head, first);
+    if (dtype == F32) {
+        memcpy(&words, (const char *)&lanes + (value - first) * sizeof(float), sizeof words);
+    } else {
+        const HalfLanes halves = lanes_to_bfloats(lanes);
+        memcpy(&words, &halves, sizeof words);
+    }
+    return words;
+}
+
+/* A step of the transposition: swap the off-diagonal quadrants of each square of 2 × step words. */
+#define TRADE(square, step, ...)                                                                                   \
+    for (int i = 0; i < SIDE; i++)                                                                                 \
+        if (!(i & step)) {                                                                                         \
+            const Words a = square[i], b = square[i + step];                                                       \
+            const Words low = {__VA_ARGS__}, high = low + step;                                                    \
+            square[i] = __builtin_shuffle(a, b, low);                                                              \
+            square[i + step] = __builtin_shuffle(a, b, high);                                                      \
+        }
+
+static inline void turn(Words square[SIDE])
+{
+    TRADE(square, 1, 0, 8, 2, 10, 4, 12, 6, 14)
+    TRADE(square, 2, 0, 1, 8, 9, 4, 5, 12, 13)
+    TRADE(square, 4, 0, 1, 2, 3, 8, 9, 10, 11)
+}
+
+/* Write half a panel: SIDE tokens, all words of the head. */
+INLINE void turn_heads(char *to, const Cached *of, const ptrdiff_t places[SIDE], int padded_bytes,
+                              const int in_blocks)
+{
+    for (int at = 0; at < padded_bytes; at += sizeof(Words)) {
+        Words square[SIDE];
+        for (int i = 0; i < SIDE; i++) {
+            const char *head = head_at(of->keys, places[i]);
+            square[i] = in_blocks ? words_of_blocks(head, at, of->dtype) : words_at(head, at, (int)of->head_bytes);
+        }
+        turn(square);
+        for (int i = 0; i < SIDE; i++)
+            memcpy(to + (at / WORD + i) * PANEL * WORD, &square[i], sizeof(Words));
+    }
+}
+
+/* `own`: unlike *of, its members cannot change with what is written to `memory`. */
+Matrix kv_tile_keys(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next)
+{
+    const Cached own = *of;
+    const int size = dtype_bytes(own.dtype), padded = round_up(own.head_dim, GROUP);
+    const int outputs = round_up(kv_tile->count, PANEL);
+    for (int token = 0; token < outputs; token += SIDE) {
+        char *panel = (char *)memory + (size_t)(token / PANEL) * PANEL * padded * size;
+        fetch(&own, own.keys, next, token, token + SIDE);
+        char *to = panel + token % PANEL * WORD;
+        if (own.kv_dtype == Q8_0)
+            turn_heads(to, &own, kv_tile->places + token, padded * size, 1);
+        else
+            turn_heads(to, &own, kv_tile->places + token, padded * size, 0);
+    }
+    return (Matrix){own.dtype, outputs, own.head_dim, padded, memory, NULL, NULL};
+}
+
+/* LANES values of a head from `value` on, padded with zeros; `in_blocks`: of a head of blocks. */
+INLINE Lanes floats_at(const char *head, int value, int width, const int in_blocks)
+{
+    if (!head)
+        return (Lanes){0};
+    if (in_blocks)
+        return kv_blocks_load((const KVBlock *)head, value);
+    return lanes_load_part((const float *)head + value, width - value);
+}
+
+/* The same in bfloat16, each in the low half of a word. */
+INLINE WordLanes halves_at(const char *head, int value, int width, const int in_blocks)
+{
+    HalfLanes halves = {0};
+    if (head && in_blocks)
+        halves = lanes_to_bfloats(kv_blocks_load((const KVBlock *)head, value));
+    else if (head && value + LANES <= width)
+        memcpy(&halves, head + 2 * value, sizeof halves);
+    else if (head)
+        memcpy(&halves, head + 2 * value, 2 * (width - value));
+    return __builtin_convertvector(halves, WordLanes);
+}
+
+/* Prefetch the cache line of the token's values that begins with `value`, if one does. */
+INLINE void fetch_value(const Cached *of, const KvTile *next, int token, int value, const int in_blocks)
+{
+    const int at = in_blocks ? value : value * dtype_bytes(of->dtype);
+    if (at % CACHE_LINE == 0 && token < next->count)
+        __builtin_prefetch(of->values + next->places[token] + at);
+}
+
+/* Write a panel of values; `tokens` is a multiple of GROUP. */
+INLINE void lay_floats(char *to, const Cached *of, const KvTile *kv_tile, int tokens, int value,
+                              const KvTile *next, const int in_blocks)
+{
+    for (int i = 0; i < tokens; i++) {
+        fetch_value(of, next, i, value, in_blocks);
+        const char *head = head_at(of->values, kv_tile->places[i]);
+        lanes_store((float *)to + i * LANES, floats_at(head, value, of->head_dim, in_blocks));
+    }
+}
+
+INLINE void lay_pairs(char *to, const Cached *of, const KvTile *kv_tile, int tokens, int value,
+                             const KvTile *next, const int in_blocks)
+{
+    for (int i = 0; i < tokens; i += 2) {
+        fetch_value(of, next, i, value, in_blocks);
+        fetch_value(of, next, i + 1, value, in_blocks);
+        const char *first = head_at(of->values, kv_tile->places[i]);
+        const char *second = head_at(of->values, kv_tile->places[i + 1]);
+        const WordLanes both = halves_at(first, value, of->head_dim, in_blocks)
+                               | halves_at(second, value, of->head_dim, in_blocks) << 16;
+        memcpy(to + i / 2 * sizeof both, &both, sizeof both);
+    }
+}
+
+INLINE void lay_panel(char *to, const Cached *of, const KvTile *kv_tile, int tokens, int value,
+                             const KvTile *next, const int in_blocks)
+{
+    if (of->dtype == F32)
+        lay_floats(to, of, kv_tile, tokens, value, next, in_blocks);
+    else
+        lay_pairs(to, of, kv_tile, tokens, value, next, in_blocks);
+}
+
+Matrix kv_tile_values(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next)
+{
+    const Cached own = *of;
+    const int width = own.head_dim, padded = round_up(kv_tile->count, GROUP);
+    for (int value = 0; value < width; value += PANEL) {
+        char *panel = (char *)memory + (size_t)value * padded * dtype_bytes(own.dtype);
+        if (own.kv_dtype == Q8_0)
+            lay_panel(panel, &own, kv_tile, padded, value, next, 1);
+        else
+            lay_panel(panel, &own, kv_tile, padded, value, next, 0);
+    }
+    return (Matrix){own.dtype, round_up(width, PANEL), kv_tile->count, padded, memory, NULL, NULL};
+}
