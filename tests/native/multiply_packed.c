@@ -2,7 +2,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "multiply.h"
+#include "gemm/multiply.h"
 
 enum { ALIGNED = 64 };
 

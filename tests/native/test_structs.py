@@ -21,7 +21,7 @@ STRUCTS = (
     structs.Logits,
     structs.CutoffParams,
 )
-HEADERS = ("matrix.h", "multiply.h", "step.h", "cutoffs.h")
+HEADERS = ("packing/matrix.h", "gemm/multiply.h", "step/step.h", "sampling/cutoffs.h")
 
 
 def in_python() -> list[str]:

@@ -173,7 +173,7 @@ def test_native_code_sums_the_states_of_the_paged_runner(
     assert answer_ids == embed(fused, [], prompts)[1]
     assert vectors[0] == embed(fused, TEXTS[:1])[0][0]
     last, _ = embed(fused, TEXTS, prompts, pooling="last")
-    check(last, [torch.tensor(vector) for vector in embed(paged(model), TEXTS, (), True)[0]], atol)
+    check(last, [torch.tensor(vector) for vector in embed(paged(model), TEXTS, (), "last")[0]], atol)
 
 
 def test_a_model_without_hidden_states_cannot_pool() -> None:

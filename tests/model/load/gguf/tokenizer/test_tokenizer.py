@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from inference.model.load.gguf.tokenizer import tokenizer as gguf_tokenizer
 from inference.model.load.gguf.tokenizer.tokenizer import (
     FOLDER,
     MAX_FOLDERS,
@@ -14,7 +15,6 @@ from inference.model.load.gguf.tokenizer.tokenizer import (
     keep,
     read_gguf_tokenizer,
 )
-from inference.model.load.gguf.tokenizer.tokenizer import tokenizer as gguf_tokenizer
 from inference.process.cache_folder import cache_folder
 from tests.tiny_models.gguf_files import tiny_gguf
 
