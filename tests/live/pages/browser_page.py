@@ -15,7 +15,7 @@ from selenium.webdriver.remote.webelement import WebElement
 from selenium.webdriver.support.ui import WebDriverWait
 
 CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-TIMEOUT_S = 30
+TIMEOUT_S = 120
 FLAGS = (
     "--headless=new",
     "--no-sandbox",
@@ -34,7 +34,12 @@ SENT_TO = {
     "tgi": "/generate_stream",
     "neodim": "/generate",
 }
-IS_VISIBLE = "return document.querySelector(arguments[0]).checkVisibility()"
+LOGS = ("browser", "performance")
+IS_VISIBLE = "return document.querySelector(arguments[0])?.checkVisibility() ?? false"
+TEXTS = """
+    const textOf = (each) => (each.checkVisibility() ? each.innerText.trim().replace(/\\n+/g, "\\n") : "");
+    return [...document.querySelectorAll(arguments[0])].map(textOf);
+"""
 TYPE = """
     const field = document.querySelector(arguments[0]), value = arguments[1];
     if (field.type === "checkbox") field.checked = value;
@@ -53,7 +58,7 @@ class Page:
 
     def open(self) -> None:
         self.browser.get(f"{self.url}/playground")
-        self.until(lambda: self.find("#model").text)
+        self.until(lambda: self.text("#model"))
 
     def find(self, selector: str) -> WebElement:
         return self.browser.find_element(By.CSS_SELECTOR, selector)
@@ -62,7 +67,12 @@ class Page:
         return self.browser.find_elements(By.CSS_SELECTOR, selector)
 
     def texts(self, selector: str) -> list[str]:
-        return [each.text.strip() for each in self.all(selector)]
+        """What the page displays of the elements at this moment. Selenium's text sends a program for each."""
+        return list(self.browser.execute_script(TEXTS, selector))
+
+    def text(self, selector: str) -> str:
+        """What the page displays of the first element; "" if there is none."""
+        return next(iter(self.texts(selector)), "")
 
     def until(self, claim: Callable[[], Any]) -> Any:
         """Wait until the claim is true; the page may replace an element while it is read."""
@@ -95,7 +105,7 @@ class Page:
 
     def press(self, button: str) -> None:
         self.until(lambda: self.is_visible(f"#{button}"))
-        self.find(f"#{button}").click()
+        self.until(lambda: self.find(f"#{button}").click() or True)  # the page may replace it meanwhile
 
     @property
     def running(self) -> bool:
@@ -139,16 +149,15 @@ def browser(profile: Path) -> Iterator[Chrome]:
 
 @contextlib.contextmanager
 def visit(chrome: Chrome, url: str) -> Iterator[Page]:
-    """A new tab, in a browser whose cache, cookies and storage for `url` are cleared."""
-    home = chrome.current_window_handle
-    chrome.switch_to.new_window("tab")
-    chrome.execute_cdp_cmd("Network.clearBrowserCache", {})
+    """The browser's only tab, without what other tests have left: cookies, storage, logs, another screen."""
     chrome.execute_cdp_cmd("Network.clearBrowserCookies", {})
     chrome.execute_cdp_cmd("Storage.clearDataForOrigin", {"origin": url, "storageTypes": "all"})
-    for log in chrome.log_types:
+    for log in LOGS:
         chrome.get_log(log)
     try:
         yield Page(chrome, url)
     finally:
-        chrome.close()
-        chrome.switch_to.window(home)
+        chrome.execute_script("try { sessionStorage.clear(); } catch {}")  # there is none where no page was opened
+        chrome.get("about:blank")
+        chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

@@ -49,7 +49,7 @@ def page(chrome: Chrome, backend: FakeBackend, tmp_path: Path) -> Iterator[Page]
 
 def test_the_playground_shows_names_and_answers_as_text(page: Page) -> None:
     page.open()
-    assert MODEL in page.find("#model").text
+    assert MODEL in page.text("#model")
     page.write("Prompt", TEXT)
     (text,) = page.generate()
     assert IMAGE in text and "[a](javascript:" in text
@@ -60,7 +60,7 @@ def test_the_playground_shows_an_error_that_repeats_a_text(page: Page, backend: 
     backend.error = BadRequest("prompt", "is refused", TEXT)
     page.write("Prompt", TEXT)
     page.press("generate")
-    page.until(lambda: IMAGE in page.find("main").text)
+    page.until(lambda: IMAGE in page.text("main"))
 
 
 def test_columns_show_the_names_of_their_models_as_text(page: Page) -> None:
@@ -77,14 +77,14 @@ def test_columns_show_the_names_of_their_models_as_text(page: Page) -> None:
 @pytest.mark.parametrize("backend", ["fake/model"], indirect=True)  # as the jobs know it
 def test_the_page_for_tuning_shows_names_rows_and_answers_as_text(page: Page, tmp_path: Path) -> None:
     page.browser.get(f"{page.url}/tuning")
-    page.until(lambda: page.find("#model").text)
+    page.until(lambda: page.text("#model"))
     path = tmp_path / "<img src=x onerror=injected=1>.jsonl"
     row = {"messages": [{"role": "user", "content": TEXT}, {"role": "assistant", "content": TEXT}]}
     path.write_text(json.dumps(row) + "\n")
     page.find("#file").send_keys(str(path))
-    page.until(lambda: page.find("#file-name").text == path.name)
+    page.until(lambda: page.text("#file-name") == path.name)
     page.until(lambda: page.find("#start").is_enabled())
     page.find("#start").click()
-    page.until(lambda: page.find("#question").is_displayed())
+    page.until(lambda: page.is_visible("#question"))
     page.find("#question").send_keys(TEXT, Keys.ENTER)
     page.until(lambda: [IMAGE in text for text in page.texts(".answer")] == [True, True])

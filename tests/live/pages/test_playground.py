@@ -14,10 +14,8 @@ PLACE = """
 pytestmark = pytest.mark.slow
 
 
-def long_answer(page: Page) -> None:
-    """Starts an answer that takes seconds."""
-    page.set("max_tokens", 1500)
-    page.find("#param-ignore_eos").click()
+def start_answer(page: Page) -> None:
+    """Starts an answer of the endless page."""
     page.press("generate")
     page.until(lambda: page.running and len("".join(page.answer_texts)) > 20)
 
@@ -65,42 +63,40 @@ def test_a_turn_can_be_edited_and_sent_again(page: Page) -> None:
     assert page.texts(".role") == ["You"]
 
 
-def test_an_answer_is_shown_while_it_grows(page: Page) -> None:
-    long_answer(page)
-    (first,) = page.answer_texts
-    page.until(lambda: len(page.answer_texts[0]) > len(first) + 40)
-    assert page.running and "tokens/s" in page.find("#speed").text
-    assert page.answer_texts[0].startswith(first[:10])
+def test_an_answer_is_shown_while_it_grows(endless: Page) -> None:
+    start_answer(endless)
+    (first,) = endless.answer_texts
+    endless.until(lambda: len(endless.answer_texts[0]) > len(first) + 40)
+    assert endless.running and "tokens/s" in endless.text("#speed")
+    assert endless.answer_texts[0].startswith(first[:10])
 
 
-def test_the_end_of_an_answer_stays_in_view_until_the_reader_scrolls_away(page: Page) -> None:
-    page.write("Prompt", "\n" * 40 + "The capital of France is")
-    long_answer(page)
-    (first,) = page.answer_texts
-    page.until(lambda: len(page.answer_texts[0]) > len(first) + 400)
-    assert page.running and page.browser.execute_script(PLACE) == [True, True]
-    page.browser.execute_script("document.querySelector('.main').scrollTop = 0")
-    (first,) = page.answer_texts
-    page.until(lambda: len(page.answer_texts[0]) > len(first) + 40)
-    assert page.running and page.browser.execute_script(PLACE) == [False, False]
-    page.press("stop")
+def test_the_end_of_an_answer_stays_in_view_until_the_reader_scrolls_away(endless: Page) -> None:
+    endless.write("Prompt", "\n" * 40 + "The capital of France is")
+    start_answer(endless)
+    (first,) = endless.answer_texts
+    endless.until(lambda: len(endless.answer_texts[0]) > len(first) + 400)
+    assert endless.running and endless.browser.execute_script(PLACE) == [True, True]
+    endless.browser.execute_script("document.querySelector('.main').scrollTop = 0")
+    (first,) = endless.answer_texts
+    endless.until(lambda: len(endless.answer_texts[0]) > len(first) + 40)
+    assert endless.running and endless.browser.execute_script(PLACE) == [False, False]
+    endless.press("stop")
 
 
-def test_stop_ends_the_answer_and_keeps_it(page: Page) -> None:
-    long_answer(page)
-    page.press("stop")
-    page.until(lambda: not page.running)
-    assert len(page.answer_texts[0]) > 20 and page.texts(".finish span")[0] == "stopped"
-    assert not page.find("#notice").is_displayed()
+def test_stop_ends_the_answer_and_keeps_it(endless: Page) -> None:
+    start_answer(endless)
+    endless.press("stop")
+    endless.until(lambda: not endless.running)
+    assert len(endless.answer_texts[0]) > 20 and endless.texts(".finish span")[0] == "stopped"
+    assert not endless.is_visible("#notice")
 
 
-def test_keys_generate_and_stop(page: Page) -> None:
-    page.set("max_tokens", 1500)
-    page.find("#param-ignore_eos").click()
-    page.find("textarea[aria-label=Prompt]").send_keys(Keys.CONTROL, Keys.ENTER)
-    page.until(lambda: page.running)
-    ActionChains(page.browser).send_keys(Keys.ESCAPE).perform()
-    page.until(lambda: not page.running)
+def test_keys_generate_and_stop(endless: Page) -> None:
+    endless.find("textarea[aria-label=Prompt]").send_keys(Keys.CONTROL, Keys.ENTER)
+    endless.until(lambda: endless.running)
+    ActionChains(endless.browser).send_keys(Keys.ESCAPE).perform()
+    endless.until(lambda: not endless.running)
 
 
 def test_retry_sends_the_same_request_again(page: Page) -> None:
@@ -152,7 +148,7 @@ def test_the_truncated_part_of_the_prompt_is_shown(page: Page, dialect: str) -> 
     page.choose("dialects", dialect)
     page.write("Prompt", "A long time ago nobody knew this. The capital of France is")
     page.set("truncate", 5)
-    page.until(lambda: page.find(".truncation-note").is_displayed())
+    page.until(lambda: page.is_visible(".truncation-note"))
     truncated = page.find(".mirror mark").get_property("textContent")
     assert "A long time ago" in truncated and "France is" not in truncated
 
@@ -162,7 +158,7 @@ def test_the_truncated_part_is_right_after_an_emoji(page: Page) -> None:
     page.choose("dialects", "openai")
     page.write("Prompt", "😀" * 6 + " The capital of France is")
     page.set("truncate", 5)
-    page.until(lambda: page.find(".truncation-note").is_displayed())
+    page.until(lambda: page.is_visible(".truncation-note"))
     truncated = page.find(".mirror mark").get_property("textContent")
     assert truncated.startswith("😀" * 6) and (" The capital of France is").startswith(truncated[6:])
     assert "is" not in truncated
@@ -173,7 +169,7 @@ def test_tokens_are_counted_against_the_limit(page: Page) -> None:
     for prompt in ("one two three", "one two three four five six seven eight"):
         page.write("Prompt", prompt)
         label = f"{len(prompt.split()) + 1} of 2,048 tokens"
-        page.until(lambda label=label: page.find("#meter").text == label)
+        page.until(lambda label=label: page.text("#meter") == label)
 
 
 @pytest.mark.parametrize("dialect", ["llama_stack", "openai", "tgi"])

@@ -62,10 +62,6 @@ def compare_with(page: Page, name: str) -> None:
     page.find("#compare summary").click()
 
 
-def running_columns(page: Page) -> list[str]:
-    return [each for each in NAMES if each in " ".join(page.texts(".completion.streaming .picker"))]
-
-
 def test_each_model_has_a_column_with_its_own_speed(page: Page) -> None:
     page.set("temperature", 0)
     page.write("Prompt", "The capital of France is")
@@ -84,18 +80,17 @@ def test_sampled_columns_have_the_same_seed(page: Page) -> None:
     assert first == second != ""
 
 
-def test_a_column_is_stopped_by_itself(page: Page) -> None:
-    page.set("max_tokens", 1500)
-    page.find("#param-ignore_eos").click()
-    page.press("generate")
-    page.until(lambda: all(len(text) > 20 for text in page.answer_texts) and len(page.answer_texts) == 2)
-    page.all(".completion-header button")[0].click()
-    page.until(lambda: running_columns(page) == ["right"])
-    before = page.answer_texts
-    page.until(lambda: len(page.answer_texts[1]) > len(before[1]))
-    assert page.answer_texts[0] == before[0] and page.running
-    page.press("stop")
-    page.until(lambda: not page.running)
+def test_a_column_is_stopped_by_itself(endless: Page) -> None:
+    compare_with(endless, "adapter")
+    endless.press("generate")
+    endless.until(lambda: all(len(text) > 20 for text in endless.answer_texts) and len(endless.answer_texts) == 2)
+    endless.all(".completion-header button")[0].click()
+    endless.until(lambda: endless.texts(".completion.streaming .picker") == ["adapter"])
+    before = endless.answer_texts
+    endless.until(lambda: len(endless.answer_texts[1]) > len(before[1]))
+    assert endless.answer_texts[0] == before[0] and endless.running
+    endless.press("stop")
+    endless.until(lambda: not endless.running)
 
 
 def test_a_column_fails_by_itself(page: Page) -> None:
@@ -128,7 +123,7 @@ def test_an_answer_whose_server_breaks_off_stays_with_its_reason(
         Select(page.find("#model select")).select_by_value(BROKEN)
         page.write("Prompt", "The capital of France is")
         assert [text.strip() for text in page.generate()] == [BEGINNING]
-        notice = page.find("#notice").text
+        notice = page.text("#notice")
         assert "The answer broke off" in notice and "the server behind broken sent a broken answer" in notice
 
 

@@ -39,10 +39,10 @@ def test_an_error_is_shown_with_the_servers_message(page: Page) -> None:
         page.choose("dialects", dialect)
         page.set("temperature", -3)
         page.press("generate")
-        page.until(lambda: page.find("#notice").is_displayed())
-        assert "temperature" in page.find("#notice").text and not page.running, dialect
+        page.until(lambda: page.is_visible("#notice"))
+        assert "temperature" in page.text("#notice") and not page.running, dialect
         page.set("temperature", 0)
-        assert page.generate() and not page.find("#notice").is_displayed(), dialect
+        assert page.generate() and not page.is_visible("#notice"), dialect
 
 
 def test_an_answer_that_breaks_off_is_kept_and_explained(chrome: Chrome) -> None:
@@ -50,29 +50,29 @@ def test_an_answer_that_breaks_off_is_kept_and_explained(chrome: Chrome) -> None
     with served(FakeBackend(script)) as live, visit(chrome, live.http_server.url) as page:
         page.open()
         assert page.generate() == ["Half of it"]
-        assert page.find("#notice").text.startswith("The answer broke off\nthe model is gone")
+        assert page.text("#notice").startswith("The answer broke off\nthe model is gone")
 
 
 def test_an_empty_prompt_is_not_sent(page: Page) -> None:
     page.press("clear")
     page.press("generate")
-    assert page.until(lambda: page.find("#notice").text).startswith("Not sent")
+    assert page.until(lambda: page.text("#notice")).startswith("Not sent")
 
 
 def test_a_schema_that_is_not_json_is_reported(page: Page) -> None:
     page.set("response_format", "schema")
     page.set("format_spec", "{")
     page.press("generate")
-    assert page.until(lambda: page.find("#notice").text).startswith("The JSON cannot be read")
+    assert page.until(lambda: page.text("#notice")).startswith("The JSON cannot be read")
 
 
 def test_a_key_is_requested_sent_and_kept_for_the_tab(chrome: Chrome) -> None:
     locked = served(FakeBackend(say("Hello")), api_keys=("secret",))
     with locked as live, visit(chrome, live.http_server.url) as page:
         chrome.get(f"{page.url}/playground")
-        page.until(lambda: page.find("#notice").is_displayed() and page.find("#key-value").is_displayed())
+        page.until(lambda: page.is_visible("#notice") and page.is_visible("#key-value"))
         page.find("#key-value").send_keys("secret", Keys.ENTER)
-        page.until(lambda: page.find("#model").text)
+        page.until(lambda: page.text("#model"))
         assert page.generate() == ["Hello"]
         page.open()
         assert page.generate() == ["Hello"]
@@ -85,7 +85,7 @@ def test_the_text_is_restored_on_the_next_visit(page: Page) -> None:
     page.set("top_k", 17)
     page.choose("dialects", "tgi")
     page.browser.refresh()
-    page.until(lambda: page.find("#model").text)
+    page.until(lambda: page.text("#model"))
     assert page.value("Prompt") == "Kept" and page.find("#param-top_k").get_property("value") == "17"
     assert page.find("#dialects [value=tgi]").is_selected()
 
@@ -96,7 +96,7 @@ def test_the_command_can_be_pasted(page: Page) -> None:
     page.find("#curl-streamed").click()
     for dialect in DIALECTS:
         page.choose("curl-dialects", dialect)
-        command = page.find("#curl-text").text
+        command = page.text("#curl-text")
         assert command.startswith("curl -s '") and "It'\\''s" in command
         body = json.loads(command.partition("-d '")[2].removesuffix("'").replace("'\\''", "'"))
         path = SENT_TO[dialect].removesuffix("_stream")
@@ -145,7 +145,7 @@ def test_every_control_has_a_name_and_every_parameter_an_explanation(page: Page)
 
 
 def test_the_machines_memory_is_shown(page: Page) -> None:
-    words = page.until(lambda: page.find("#machine").text)
+    words = page.until(lambda: page.text("#machine"))
     assert "RAM" in words and " GB" in words and "running" in words and "GPU" not in words
 
 
@@ -158,6 +158,6 @@ class WithGpu(FakeBackend):
 def test_a_gpus_memory_is_shown(chrome: Chrome) -> None:
     with served(WithGpu()) as live, visit(chrome, live.http_server.url) as page:
         page.open()
-        words = page.until(lambda: page.find("#machine").text)
+        words = page.until(lambda: page.text("#machine"))
         assert words.startswith("GPU · Some GPU\n60.0 of 80.0 GB, 50.0 by this server\nRAM")
         assert "3 running, 1 waiting, KV cache 50 % full" in words

@@ -74,7 +74,7 @@ def test_every_parameter_is_accepted(page: Page, dialect: str) -> None:
         for each, value in {"max_tokens": 4, "seed": 1, **VALUES[name]}.items():
             page.set(each, value)
         page.generate("retry" if page.answer_texts else "generate")
-        assert (page.find("#notice").text, name) == ("", name)
+        assert (page.text("#notice"), name) == ("", name)
     sent = [each["postData"] for each in page.requests() if each["url"] == page.url + SENT_TO[dialect]]
     assert len(set(sent)) >= len(offered) >= 6, "each parameter changes the request"
 
@@ -87,5 +87,5 @@ def test_every_format_is_accepted(page: Page, dialect: str) -> None:
         page.set("response_format", kind)
         page.set("format_spec", spec)
         (text,) = page.generate("retry" if page.answer_texts else "generate")
-        assert (page.find("#notice").text, kind) == ("", kind)
+        assert (page.text("#notice"), kind) == ("", kind)
         assert re.fullmatch(pattern, text.strip()), (kind, text)
