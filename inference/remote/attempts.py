@@ -15,7 +15,8 @@ from inference.events import Event, Started, Token
 from inference.metrics.upstream import UpstreamRequestStats
 from inference.prefix_blocks import block_hashes, prompt_bytes
 from inference.remote.answer_progress import AnswerProgress
-from inference.remote.failures import MIN_RETRY_AFTER_S, Resting, UpstreamFailure, resting
+from inference.remote.answer_settings import AnswerSettings, disagreement
+from inference.remote.failures import MIN_RETRY_AFTER_S, Resting, UpstreamFailure, changed, resting
 from inference.remote.members.member import Member
 from inference.remote.members.member_load import Prompt
 from inference.remote.retry_budget import RetryBudget
@@ -60,6 +61,7 @@ class Attempts:
         self._ends_at = ends_at
         self._prompt = make_prompt(request) if len(members) > 1 else Prompt()
         self._progress = AnswerProgress(model, request)
+        self._settings: AnswerSettings = {}  # of the server where the answer has begun
         self._failed: list[Member] = []
         self._num_resumes = 0
         self._failed_since = 0.0
@@ -98,6 +100,7 @@ class Attempts:
             ends_at += DEADLINE_GRACE_S
 
         def pass_on(events: list[Event]) -> asyncio.Event | None:
+            self._check_settings(member)
             new_events = self._progress.new_events(events)
             if not new_events:
                 return None
@@ -106,6 +109,17 @@ class Attempts:
             return emit([with_member(event, member.name) for event in new_events])
 
         await self._send(member, request, ends_at, pass_on)
+
+    def _check_settings(self, member: Member) -> None:
+        """Raises UpstreamFailure if an answer would go on at a server whose settings have changed.
+
+        The servers of a model agree, except where one has restarted while the others fail: then those do not
+        count.
+        """
+        if not self._has_events:
+            self._settings = member.settings
+        elif problem := disagreement(member.settings, [self._settings]):
+            raise changed(self._model, problem)
 
     async def _send(
         self, member: Member, request: GenerationRequest, ends_at: float | None, emit: Emit

@@ -9,7 +9,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-Step = bytes | float | Literal["reset", "wait"]  # bytes to send, seconds to pause, or how the connection ends
+# Bytes to send, seconds to pause, an event that the test sets, or how the connection ends.
+Step = bytes | float | asyncio.Event | Literal["reset", "wait"]
 EVENT_STREAM = "text/event-stream"
 
 
@@ -98,6 +99,8 @@ class FakeUpstream:
                 await watcher
             elif isinstance(step, float):
                 await asyncio.sleep(step)
+            elif isinstance(step, asyncio.Event):
+                await step.wait()
         watcher.cancel()
         return False
 
@@ -132,7 +135,7 @@ def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
         yield loop
     finally:
         loop.call_soon_threadsafe(loop.stop)
-        thread.join(timeout=10)
+        thread.join(timeout=60)
 
 
 def start(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop) -> asyncio.Server:
@@ -143,10 +146,10 @@ def start(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop) -> asyncio.Se
         upstream.port = server.sockets[0].getsockname()[1]
         return server
 
-    return asyncio.run_coroutine_threadsafe(listen(), loop).result(10)
+    return asyncio.run_coroutine_threadsafe(listen(), loop).result(60)
 
 
-def wait_until(is_true: Callable[[], bool], seconds: float = 20.0) -> None:
+def wait_until(is_true: Callable[[], bool], seconds: float = 60.0) -> None:
     """Raises AssertionError if it does not become true."""
     end = time.monotonic() + seconds
     while not is_true():

@@ -16,7 +16,7 @@ from inference.remote.answer_settings import START_HEADER
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, Message, Tool
 from tests.remote.conftest import OpenModel
-from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, start
+from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, start, wait_until
 from tests.remote.openai_chunks import DONE, chat_chunk, usage_chunk
 
 CHAT = (Message("user", "hi"),)
@@ -121,7 +121,7 @@ def test_a_tool_call_goes_on_under_its_id(upstream: FakeUpstream, other: FakeUps
 def test_an_answer_that_would_go_on_with_other_tokens_is_broken(
     upstream: FakeUpstream, other: FakeUpstream, pool: Backend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "RESUME_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(attempts, "RESUME_TIMEOUT_S", 0.3)
     play_in_turn(
         (upstream, other), [*token_chunks()[:3], "reset"], complete(token_chunks(((5, "The "), (9, "x"))))
     )
@@ -154,12 +154,15 @@ def test_servers_without_the_tokens_ids_do_not_resume(
 
 
 def test_requests_that_a_server_turns_away_go_to_another_one_whatever_the_budget(
-    upstream: FakeUpstream, other: FakeUpstream, pool: Backend
+    upstream: FakeUpstream, other: FakeUpstream, pool: Backend, loop: asyncio.AbstractEventLoop
 ) -> None:
-    upstream.reply = Reply([b"{}"], 503, "application/json", {"Retry-After": "5"})
-    slow: list[Step] = [0.2, *complete(token_chunks())]
-    other.reply = Reply(slow)
+    have_all_come = asyncio.Event()
+    head = b"HTTP/1.1 503 X\r\nRetry-After: 5\r\nContent-Length: 2\r\nConnection: close\r\n\r\n"
+    upstream.reply = Reply([have_all_come, head, b"{}"], is_raw=True)
+    other.reply = Reply([have_all_come, *complete(token_chunks())])
     streams = [pool.generate(GenerationRequest((Message("user", f"{n} " * 300),))) for n in range(30)]
+    wait_until(lambda: len(upstream.bodies) + len(other.bodies) == len(streams))
+    loop.call_soon_threadsafe(have_all_come.set)
     assert all(isinstance(list(stream)[-1], Finished) for stream in streams)
     assert len(upstream.bodies) > 5, "the requests came before the server was known to turn them away"
 
@@ -235,17 +238,22 @@ def test_a_server_without_embeddings_goes_on_answering(
 
 
 def test_an_answer_does_not_go_on_at_a_server_that_restarts_with_other_settings(
-    hearths: list[RestartingHearth], pool: Backend, monkeypatch: pytest.MonkeyPatch
+    hearths: list[RestartingHearth],
+    pool: Backend,
+    loop: asyncio.AbstractEventLoop,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(attempts, "RESUME_TIMEOUT_S", 0.05)
+    monkeypatch.setattr(attempts, "RESUME_TIMEOUT_S", 0.3)
+    has_other_restarted = asyncio.Event()
     for hearth in hearths:
-        hearth.steps = [*token_chunks()[:3], 0.2, "reset"]
+        hearth.steps = [*token_chunks()[:3], has_other_restarted, "reset"]
     stream = iter(pool.generate(GenerationRequest(CHAT)))
     first = next(stream)
     assert isinstance(first, Started) and first.member
     other = hearths[2 - int(first.member[-1])]
     other.restart("2", dtype="bfloat16")
     other.steps = complete(token_chunks())
+    loop.call_soon_threadsafe(has_other_restarted.set)
     ids = []
     with pytest.raises(Unavailable, match=r"has restarted: .* DTYPE|broken"):
         for event in stream:
