@@ -17,6 +17,7 @@ from inference.errors import Overloaded, Unavailable
 from inference.events import CallDelta, Finished, Started, Token, TopLogprob
 from inference.types import GenerationRequest, Message, Tool
 from settings.groups import HttpSettings, ServerSettings
+from tests.clients import client_process
 from tests.fakes.fake_backend import FakeBackend, Script, make_models, say
 from tests.servers.serving import serving
 from tests.tuning.scripted_service import FakeAdapters, RecordingHost, make_service
@@ -24,6 +25,13 @@ from tuning.service import TuningService
 
 ANSWER_WORDS = ("The", " capital", " of", " France", " is", " Paris", ".")
 JSON_WORDS = ('{"capital"', ': "Paris"}')
+
+
+@pytest.fixture(scope="session", autouse=True)
+def clients() -> Iterator[None]:
+    """The processes of the clients end with the tests."""
+    yield
+    client_process.end_all()
 
 
 @pytest.fixture(scope="session")
@@ -44,8 +52,10 @@ def scripted() -> Iterator[str]:
 def training(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """The address of a server with scripted answers and scripted training."""
     folder = tmp_path_factory.mktemp("tuning") / "tuning"
-    service = make_service(folder, FakeAdapters(), host=RecordingHost())
-    with running(FakeBackend(script), ServerSettings(version="1.2.3"), tuning=service) as url:
+    backend = FakeBackend(script)
+    backend.lora = FakeAdapters()
+    service = make_service(folder, backend.lora, host=RecordingHost())
+    with running(backend, ServerSettings(version="1.2.3"), tuning=service) as url:
         yield url
     service.close()
 
@@ -73,12 +83,12 @@ def running(
     http_settings = HttpSettings(port=0, drain_seconds=drain_seconds)
     thread = threading.Thread(target=serve, args=(app, models, checks, http_settings, ready.put))
     thread.start()
-    front = ready.get(timeout=10)
+    front = ready.get(timeout=60)
     try:
         yield front.url
     finally:
         front.stop()
-        thread.join(timeout=10)
+        thread.join(timeout=60)
         backend.close()
 
 

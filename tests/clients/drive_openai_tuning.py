@@ -1,6 +1,6 @@
 """Trains with the installed openai client, and prints all results as JSON.
 
-Runs in its own environment: python drive_openai_tuning.py URL MODEL adapter|full [EPOCHS]. It knows only the
+Runs in its own environment: python drive_openai_tuning.py URL MODEL adapter|full. It knows only the
 client; tests check what it prints.
 """
 
@@ -19,17 +19,13 @@ def question(person: str) -> dict[str, str]:
     return {"role": "user", "content": f"Where does {person} live?"}
 
 
-def main(url: str, model: str, finetuning_type: str, n_epochs: str = "auto") -> None:
+def main(url: str, model: str, finetuning_type: str) -> None:
     client = OpenAI(base_url=url, api_key="none", max_retries=0)
-    results = (
-        train_all_weights(client, model)
-        if finetuning_type == "full"
-        else train_adapter(client, model, int(n_epochs) if n_epochs.isdigit() else n_epochs)
-    )
-    print(json.dumps(results))
+    train = {"adapter": train_adapter, "full": train_all_weights}[finetuning_type]
+    print(json.dumps(train(client, model)))
 
 
-def train_adapter(client: OpenAI, model: str, n_epochs: int | str) -> dict[str, Any]:
+def train_adapter(client: OpenAI, model: str) -> dict[str, Any]:
     rows = [
         {"messages": [question(person), {"role": "assistant", "content": f"{person} lives in {city}."}]}
         for person, city in PEOPLE.items()
@@ -41,7 +37,7 @@ def train_adapter(client: OpenAI, model: str, n_epochs: int | str) -> dict[str, 
         training_file=file.id,
         suffix="people",
         seed=1,
-        method=supervised(rehearsal=0, n_epochs=n_epochs),
+        method=supervised(rehearsal=0, n_epochs="auto"),
     )
     first_status = job.status
     job = wait(client, job.id)

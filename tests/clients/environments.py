@@ -3,13 +3,10 @@
 `python -m tests.clients.environments` creates all of them, as scripts/test.sh does while the linters run.
 """
 
-import json
 import subprocess
 import sys
 import venv
-from functools import cache
 from pathlib import Path
-from typing import Any
 
 from scripts import uv_install
 
@@ -143,15 +140,6 @@ def create_environment(home: Path, *pins: str) -> None:
     if not uv_install.install((*options, *pins), python=home / "bin/python"):
         pip = [sys.executable, "-m", "pip", "--python", home / "bin/python", "install", *options]
         subprocess.run([*pip, *(PIP_OPTIONS.get(pin, pin) for pin in pins)], check=True)
-
-
-@cache
-def run_driver(name: str, driver: str, *arguments: str) -> Any:
-    """The JSON that `driver`, a file in this folder, prints in the environment `name`."""
-    command = [python(name), Path(__file__).with_name(driver), *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=300)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from tests.clients.environments import run_driver
+from tests.clients.client_process import run_driver
 from tests.lora.demo_adapter import peft_answer, save_adapter
 from tests.servers.serving import serving
 

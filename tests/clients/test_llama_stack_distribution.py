@@ -11,7 +11,8 @@ import pytest
 import requests
 
 from scripts.loopback import free_port
-from tests.clients.environments import python, run_driver
+from tests.clients.client_process import run_driver
+from tests.clients.environments import python
 from tests.servers.serving import wait_until_ready
 
 pytestmark = pytest.mark.slow
@@ -51,7 +52,7 @@ def distribution(scripted: str, tmp_path_factory: pytest.TempPathFactory) -> Ite
         yield f"http://127.0.0.1:{port}"
     finally:
         process.terminate()
-        process.wait(timeout=30)
+        process.wait(timeout=60)
 
 
 def ask(url: str, path: str, **fields: Any) -> requests.Response:

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.environments import run_driver
+from tests.clients.client_process import run_driver
 
 pytestmark = pytest.mark.slow
 

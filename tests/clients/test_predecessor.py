@@ -12,7 +12,7 @@ QUESTION = "What's the capital of France?"
 
 def ask(url: str, path: str, **fields: Any) -> requests.Response:
     body = {"model": "fake/model", "sampling_params": {"temperature": 1, "max_tokens": 100}} | fields
-    response = requests.post(url + path, json=body, stream=fields.get("stream", False), timeout=30)
+    response = requests.post(url + path, json=body, stream=fields.get("stream", False), timeout=60)
     response.raise_for_status()
     return response
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.clients.environments import run_driver
+from tests.clients.client_process import run_driver
 from tests.servers.serving import serving
 
 pytestmark = pytest.mark.slow
