@@ -170,7 +170,10 @@ def test_a_driver_that_hangs_is_ended_and_its_stderr_kept(tmp_path: Path) -> Non
     hangs = "import os, sys, time; print(os.environ['WORD'], file=sys.stderr, flush=True); time.sleep(60)"
     with pytest.raises(EngineFailed, match="code -9"):
         SubprocessEngine(
-            [sys.executable, "-c", hangs], environment={"WORD": "late"}, log=tmp_path / "log", limit_s=1
+            [sys.executable, "-IS", "-c", hangs],
+            environment={"WORD": "late"},
+            log=tmp_path / "log",
+            limit_s=2,
         )
     assert (tmp_path / "log").read_text() == "late\n"
 

@@ -72,7 +72,7 @@ def options(tmp_path: Path) -> SectionOptions:
 
 @pytest.fixture
 def run(options: SectionOptions) -> SectionRun:
-    return SectionRun(options, EnginePool(BENCH, SIZE), time.monotonic() + 60)
+    return SectionRun(options, EnginePool(BENCH, SIZE), time.monotonic() + 600)
 
 
 Runs = Callable[[MeasureSection, float, float], tuple[bool, list[str]]]
@@ -108,19 +108,20 @@ def test_figures_before_a_failure_are_kept(run_trial: Runs, options: SectionOpti
     assert "| trial | speed | 12.5 ms | — | — |" in (options.output / "table.md").read_text()
 
 
-def test_a_section_ends_with_its_budget(run_trial: Runs) -> None:
+def test_a_section_ends_with_its_budget(run_trial: Runs, monkeypatch: pytest.MonkeyPatch) -> None:
     is_closed = []
 
     def measure(run: SectionRun) -> Iterator[Figure]:
         try:
             yield Figure("first", 1)
-            time.sleep(run.remaining_s)
+            assert 0 < run.remaining_s <= 4 * 60, "of the section's minutes, not of the run's"
+            monkeypatch.setattr(SectionRun, "remaining_s", 0.0)
             yield Figure("second", 2)
             yield Figure("third", 3)
         finally:
             is_closed.append(True)
 
-    passed, lines = run_trial(measure, 0.0005, 9)
+    passed, lines = run_trial(measure, 4, 9)
     assert passed and is_closed
     assert [line.partition(":")[0] for line in lines] == [
         "trial  first",
@@ -294,7 +295,7 @@ def test_tests_that_take_too_long_are_ended(run: SectionRun, tmp_path: Path) -> 
     path.write_text("import time\ndef test_first(): pass\ndef test_endless(): time.sleep(60)\n")
     group = correct.TestGroup("endless", "not gpu", False, (str(path),))
     counts: Counter[str] = Counter()
-    ends_soon = replace(run, deadline_s=time.monotonic() + correct.END_S + 6)
+    ends_soon = replace(run, deadline_s=time.monotonic() + correct.END_S + 2)
     with (tmp_path / "lines").open("w") as file, correct.running_tests(ends_soon, group) as process:
         correct.copy_lines(process, file, counts)
         assert process.wait() != 0

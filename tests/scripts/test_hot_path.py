@@ -5,10 +5,12 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from checks import columns
+from scripts.hot_path import recorder as recorder_module
 from scripts.hot_path.measurement import (
     EnteredFunction,
     Measurement,
@@ -43,11 +45,15 @@ def test_calls_and_lines_of_every_thread_are_recorded_while_recording() -> None:
     assert 0 < executed < total
 
 
-def test_calls_of_an_idle_server_are_not_counted() -> None:
+def test_calls_of_an_idle_server_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def be_idle(seconds: float) -> None:
+        thread = threading.Thread(target=line_up)
+        thread.start()
+        thread.join()
+
+    monkeypatch.setattr(recorder_module, "time", SimpleNamespace(sleep=be_idle))
     with installed(ExecutionRecorder()) as recorder:
-        timer = threading.Timer(0.1, line_up)
-        timer.start()
-        recorder.record_idle(0.4)
+        recorder.record_idle(1.0)
         recorder.start()
         line_up()
         recorder.stop()

@@ -1,17 +1,17 @@
 """A program in place of tuning.jobs.prepare: counts the rows, without a model.
 
-A training file whose first row has "prepare" says what happens: "invalid", "die", "sleep", or a number of
-seconds that it takes.
+A training file whose first row has "prepare" says what happens: "invalid", "die", or "hold", which waits
+until it is released.
 """
 
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 
 import orjson
 
+from tests.tuning.held_programs import hold
 from tuning.job_files import DRAFT_FILE, PREPARED_FILE, read_value, write_value
 from tuning.jobs.draft import Draft, make_spec
 from tuning.jobs.hyperparameters import ModelSizes, resolve_hyperparameters
@@ -31,10 +31,8 @@ def main(folder: Path) -> None:
         case "die":
             print("Traceback: a bug")
             os.kill(os.getpid(), signal.SIGKILL)
-        case "sleep":
-            time.sleep(60)
-        case float(seconds):
-            time.sleep(seconds)
+        case "hold":
+            hold(folder)
     sizes = ModelSizes(2000, "llama", 128)
     hyperparameters = resolve_hyperparameters(draft.hyperparameters, draft.method, len(rows), sizes)
     prepared = {

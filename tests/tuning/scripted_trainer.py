@@ -2,6 +2,7 @@
 
 The first row of the training file may have "trainer", an object:
   step_s      seconds of a step
+  hold_at     the step after which it waits: until it is told to end, or is released; only before a resumption
   die_at      the step in which it is killed; only before it has been resumed
   exit_at     the step in which it prints last_words ("RuntimeError: last words") and exits with code 3
   fail_at     the step in which it fails with non_finite_loss
@@ -18,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from inference.process.parent_process import obey_parent
+from tests.tuning.held_programs import hold
 from tuning.job_files import PROGRESS_FILE, SPEC_FILE, read_value
 from tuning.types import JobSpec
 
@@ -57,6 +59,8 @@ class ScriptedTrainer:
             time.sleep(self.options.get("step_s", 0.0))
             self.misbehave(step, is_resumed=first > 0)
             self.step(step)
+            if step == self.options.get("hold_at") and first == 0:
+                hold(self.folder, lambda: self.is_ending)
             if self.is_ending:
                 self.save(step)
                 self.write("paused", step=step)

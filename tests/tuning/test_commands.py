@@ -20,7 +20,7 @@ def commands() -> Iterator[Commands]:
     owner.start()
     yield commands
     commands.close()
-    owner.join(5)
+    owner.join(60)
     assert not owner.is_alive()
 
 
@@ -56,7 +56,7 @@ def test_calls_that_race_with_the_end_return_or_are_refused(commands: Commands) 
         caller.start()
     commands.close()
     for caller in callers:
-        caller.join(5)
+        caller.join(60)
     assert ends == ["refused"] * 8
 
 

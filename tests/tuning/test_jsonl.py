@@ -19,7 +19,7 @@ def test_rows_are_counted_and_read_alike(tmp_path: Path, content: bytes) -> None
     assert count_rows(path, "file") == len(list(open_rows(path))) == 2
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(100)
 @pytest.mark.parametrize(
     ("content", "message"),
     [

@@ -9,7 +9,7 @@ import requests
 
 from checks.memory import try_build_on_meta
 from hub.tensors import LENGTH_BYTES, parse_header
-from scripts.preflight.latency import files
+from scripts.preflight.latency import files, timing
 from scripts.preflight.latency.hub import COMMIT, LocalHub, running_hub
 from scripts.preflight.latency.shapes import LARGE_SHAPES
 from scripts.preflight.latency.timing import MAX_BYTES, MAX_S, Timing, exceeds_limits, time_checks, timing_row
@@ -62,7 +62,7 @@ def test_weights_are_on_another_host_and_cannot_be_fetched(hub: LocalHub) -> Non
     header = len(hub.files[name].start)
     url = f"{hub.url}/{hub.name}/resolve/{COMMIT}/{name}"
     responses = [
-        requests.get(url, headers={"Range": f"bytes=0-{last}"}, timeout=5) for last in (header - 1, header)
+        requests.get(url, headers={"Range": f"bytes=0-{last}"}, timeout=60) for last in (header - 1, header)
     ]
     assert [response.status_code for response in responses] == [206, 500]
     assert responses[0].content == hub.files[name].start
@@ -70,7 +70,7 @@ def test_weights_are_on_another_host_and_cannot_be_fetched(hub: LocalHub) -> Non
 
 
 def test_all_bytes_on_the_wire_are_counted(hub: LocalHub) -> None:
-    body = requests.get(f"{hub.url}/api/models/{hub.name}", timeout=5).content
+    body = requests.get(f"{hub.url}/api/models/{hub.name}", timeout=60).content
     assert hub.num_requests == 1 and len(body) < hub.wire_bytes < len(body) + 1000
 
 
@@ -92,12 +92,14 @@ def test_limits_are_exceeded_at_their_values() -> None:
 
 @pytest.mark.slow
 def test_the_command_is_timed_to_its_end(hub: LocalHub, tmp_path: Path) -> None:
-    timing = time_checks(hub, tmp_path, 1)
-    assert timing.seconds > 0 and timing.num_requests > 5 and timing.wire_bytes < MAX_BYTES
+    timed = time_checks(hub, tmp_path, 1)
+    assert timed.seconds > 0 and timed.num_requests > 5 and timed.wire_bytes < MAX_BYTES
 
 
-@pytest.mark.slow
-def test_a_failing_command_is_not_timed(hub: LocalHub, tmp_path: Path) -> None:
-    hub.files = {}
-    with pytest.raises(subprocess.SubprocessError):
+def test_a_failing_command_is_not_timed(
+    hub: LocalHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "main.py").write_text("import sys; sys.exit('refused')")
+    monkeypatch.setattr(timing, "ROOT", tmp_path)
+    with pytest.raises(subprocess.SubprocessError, match="refused"):
         time_checks(hub, tmp_path, 1)

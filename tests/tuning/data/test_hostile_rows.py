@@ -28,7 +28,7 @@ def refusal(path: Path, rows: list[Any], method: Method) -> InvalidDataset:
     return refused.value
 
 
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(100)
 @pytest.mark.parametrize("name", BROKEN)
 def test_a_broken_row_is_refused_with_its_line_and_key(tmp_path: Path, name: str) -> None:
     row, message = BROKEN[name]
@@ -66,7 +66,7 @@ def test_what_the_template_refuses_is_refused_with_its_words(tmp_path: Path) -> 
     assert len(encoded) == 2
 
 
-@pytest.mark.timeout(30)
+@pytest.mark.timeout(200)
 @pytest.mark.parametrize(
     "row",
     [

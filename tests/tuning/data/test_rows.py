@@ -117,7 +117,7 @@ BROKEN = {
 
 
 @pytest.mark.parametrize("name", BROKEN)
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(100)
 def test_a_broken_file_is_refused_with_its_line(tmp_path: Path, name: str) -> None:
     content, message = BROKEN[name]
     with pytest.raises(InvalidDataset) as refusal:
@@ -143,7 +143,7 @@ BROKEN_ARRAYS = {
 
 
 @pytest.mark.parametrize("name", BROKEN_ARRAYS)
-@pytest.mark.timeout(10)
+@pytest.mark.timeout(100)
 def test_a_broken_array_is_refused_with_its_line(tmp_path: Path, name: str) -> None:
     content, message = BROKEN_ARRAYS[name]
     with pytest.raises(InvalidDataset) as refusal:

@@ -8,6 +8,7 @@ import pytest
 
 from inference.errors import BadRequest
 from tests.tuning.conftest import MakeService
+from tests.tuning.held_programs import release
 from tests.tuning.jobs.job_processes import wait_for_step
 from tests.tuning.scripted_service import RecordingAdapters, RecordingHost, create_job, wait_for_job
 from tuning.service import TuningService
@@ -122,9 +123,10 @@ def test_adapters_over_whole_models_are_served_again_after_a_restart(
 
 def test_a_whole_model_stays_while_adapters_need_it(service: TuningService, host: RecordingHost) -> None:
     full = finished_job(service)
-    job = create_job(service, {"step_s": 0.1}, model=full.model, hyperparameters=LORA)
+    job = create_job(service, {"hold_at": 1}, model=full.model, hyperparameters=LORA)
     with pytest.raises(BadRequest, match=f"{job.id} trains an adapter over: cancel that"):
         service.jobs.delete_model(full.model)
+    release(service.folder / "jobs" / job.folder)
     wait_for_job(service, job.id)
     with pytest.raises(BadRequest, match=f"has adapters over it: delete .*{job.model}"):
         service.jobs.delete_model(full.model)
@@ -134,8 +136,8 @@ def test_a_whole_model_stays_while_adapters_need_it(service: TuningService, host
 
 
 def test_no_adapter_is_trained_over_a_checkpoint_that_does_not_stay(service: TuningService) -> None:
-    job = create_job(service, {"step_s": 0.05}, steps=200, hyperparameters=FULL)
-    wait_for_step(service, job.id, 7)
+    job = create_job(service, {"hold_at": 6}, hyperparameters=FULL)
+    wait_for_step(service, job.id, 6)
     (checkpoint,) = service.jobs.checkpoints(job.id, limit=1).values
     with pytest.raises(BadRequest, match="a checkpoint that a later one replaces: wait for the end"):
         create_job(service, model=checkpoint.model, hyperparameters=LORA)

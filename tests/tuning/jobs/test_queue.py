@@ -4,13 +4,16 @@ import csv
 import os
 import threading
 import time
+from typing import Any
 
 import psutil
 import pytest
 
 from inference.errors import BadRequest, Overloaded
+from inference.process.repeated_work import WorkRun
 from settings.groups import TuningSettings
 from tests.tuning.conftest import MakeService
+from tests.tuning.held_programs import release
 from tests.tuning.jobs.job_processes import processes_in, wait_for_step
 from tests.tuning.scripted_service import (
     ROW,
@@ -22,6 +25,8 @@ from tests.tuning.scripted_service import (
     wait_until,
 )
 from tuning.jobs import queue
+from tuning.jobs.names import model_name
+from tuning.jobs.run import SAVE_TIMEOUT_S
 from tuning.service import TuningService
 from tuning.types import JobRequest
 
@@ -91,7 +96,7 @@ def test_the_last_three_checkpoints_answer(service: TuningService, adapters: Rec
 
 
 def test_a_checkpoint_answers_while_the_job_runs(service: TuningService, adapters: RecordingAdapters) -> None:
-    job = create_job(service, {"step_s": 0.05}, steps=1000)
+    job = create_job(service, {"hold_at": 5})
     wait_until(lambda: dict(adapters.loaded), lambda loaded: f"{job.model}:ckpt-step-5" in loaded)
     assert service.jobs.get(job.id).status == "running"
     service.jobs.cancel(job.id)
@@ -142,23 +147,22 @@ def test_a_failure_of_the_training_has_its_own_code(service: TuningService) -> N
 def test_a_result_that_cannot_be_served_fails_the_job(
     service: TuningService, adapters: RecordingAdapters
 ) -> None:
-    job = create_job(service, {"step_s": 0.01})
-    adapters.refused.add(job.model)
-    job = wait_for_job(service, job.id)
+    adapters.refused.add(model_name("fake/model", "", "job"))
+    job = wait_for_job(service, create_job(service, job_id="job").id)
     assert job.error and job.error.code == "invalid_adapter" and job.fine_tuned_model is None
 
 
 def test_cancelling_kills_the_trainer_at_once(service: TuningService) -> None:
-    job = create_job(service, {"step_s": 0.05, "ignore_term": True}, steps=1000)
+    job = create_job(service, {"hold_at": 1, "ignore_term": True})
     wait_for_step(service, job.id)
     pid, start = trainer_pid(service, job.id), time.monotonic()
     assert service.jobs.cancel(job.id).status == "cancelled"
-    assert not psutil.pid_exists(pid) and time.monotonic() - start < 2
+    assert not psutil.pid_exists(pid) and time.monotonic() - start < SAVE_TIMEOUT_S / 2
     assert service.jobs.get(job.id).finished
 
 
 def test_a_job_is_cancelled_during_its_validation(service: TuningService) -> None:
-    job = create_job(service, training=upload(service, {"prepare": "sleep"}))
+    job = create_job(service, training=upload(service, {"prepare": "hold"}))
     wait_until(lambda: processes_in(service.folder), bool)
     service.jobs.cancel(job.id)
     assert service.jobs.get(job.id).status == "cancelled" and not processes_in(service.folder)
@@ -172,11 +176,11 @@ def test_a_job_that_has_ended_cannot_be_cancelled_paused_or_resumed(service: Tun
 
 
 def test_a_paused_job_goes_on_from_where_it_was(service: TuningService) -> None:
-    job = create_job(service, {"step_s": 0.02}, steps=30)
+    job = create_job(service, {"hold_at": 7}, steps=12)
     wait_for_step(service, job.id, 7)
     service.jobs.pause(job.id)
     job = wait_for_job(service, job.id, "paused")
-    step = job.progress.step
+    assert job.progress.step == 7
     assert not processes_in(service.folder)
     assert service.jobs.resume(job.id).status == "queued"
     job = wait_for_job(service, job.id)
@@ -184,11 +188,11 @@ def test_a_paused_job_goes_on_from_where_it_was(service: TuningService) -> None:
     assert "Fine-tuning job resumed from its last saved state" in messages(service, job.id)
     listing = service.jobs.events(job.id, limit=1000).values
     steps = [event.data["step"] for event in listing if event.data and "learning_rate" in event.data]
-    assert steps == list(range(30, 0, -1)) and 7 <= step < 30
+    assert steps == list(range(12, 0, -1))
 
 
 def test_one_job_trains_at_a_time_and_the_others_wait(service: TuningService) -> None:
-    first = create_job(service, {"step_s": 0.05}, steps=1000)
+    first = create_job(service, {"hold_at": 1})
     wait_for_step(service, first.id)
     second = create_job(service)
     wait_for_job(service, second.id, "queued")
@@ -203,7 +207,7 @@ def test_one_job_trains_at_a_time_and_the_others_wait(service: TuningService) ->
 
 def test_several_jobs_train_at_a_time_if_they_may(open_services: MakeService) -> None:
     service = open_services(TuningSettings(tuning_jobs=2))
-    jobs = [create_job(service, {"step_s": 0.05}, steps=1000) for _ in range(2)]
+    jobs = [create_job(service, {"hold_at": 1}) for _ in range(2)]
     for job in jobs:
         wait_for_job(service, job.id, "running")
     for job in jobs:
@@ -212,7 +216,7 @@ def test_several_jobs_train_at_a_time_if_they_may(open_services: MakeService) ->
 
 @pytest.mark.system("posix")
 def test_a_trainer_is_nice_and_in_a_session_of_its_own(service: TuningService) -> None:
-    job = create_job(service, {"step_s": 0.05}, steps=1000)
+    job = create_job(service, {"hold_at": 1})
     wait_for_step(service, job.id)
     process = psutil.Process(trainer_pid(service, job.id))
     assert process.nice() > psutil.Process().nice() and os.getsid(process.pid) == process.pid
@@ -230,7 +234,7 @@ def test_a_dry_run_stores_nothing(service: TuningService) -> None:
 def test_a_job_that_no_longer_fits_fails_before_it_starts(open_services: MakeService) -> None:
     free_bytes = [10**12]
     service = open_services(free_bytes=lambda: free_bytes[0])
-    running = create_job(service, {"step_s": 0.05}, steps=1000)
+    running = create_job(service, {"hold_at": 1})
     wait_for_step(service, running.id)
     job = create_job(service)
     wait_for_job(service, job.id, "queued")
@@ -255,7 +259,7 @@ def test_a_deleted_model_is_gone(service: TuningService, adapters: RecordingAdap
 def test_the_files_of_a_checkpoint_stay_while_its_job_runs(
     service: TuningService, adapters: RecordingAdapters
 ) -> None:
-    job = create_job(service, {"step_s": 0.05}, steps=1000)
+    job = create_job(service, {"hold_at": 5})
     name = f"{job.model}:ckpt-step-5"
     wait_until(lambda: dict(adapters.loaded), lambda loaded: name in loaded)
     folder = adapters.loaded[name]
@@ -272,24 +276,40 @@ def test_a_dry_run_returns_what_its_program_wrote_and_is_no_job(service: TuningS
 
 def test_a_dry_run_has_an_end(service: TuningService, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queue, "DRY_RUN_S", 0.3)
-    training = upload(service, ROW | {"prepare": "sleep"})
+    training = upload(service, ROW | {"prepare": "hold"})
     error = service.jobs.dry_run(JobRequest(model="fake/model", method="supervised", training=training)).error
     assert error and (error.code, error.param) == ("timeout", "training_file")
     assert "ended after 0.3 s: try the first rows of the file, or create the job" in error.message
     assert not processes_in(service.folder)
 
 
-def test_a_refused_dry_run_names_the_time_until_one_ends(service: TuningService) -> None:
-    training = upload(service, ROW | {"prepare": 1.2})
-    request = JobRequest(model="fake/model", method="supervised", training=training)
-    service.jobs.dry_run(request)
+def test_a_refused_dry_run_names_the_time_until_one_ends(
+    service: TuningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """How it is estimated from their CPU time: tests/process/test_repeated_work.py."""
+    runs: list[WorkRun] = []
+
+    class NamedWait(WorkRun):
+        def __init__(self, *arguments: Any) -> None:
+            super().__init__(*arguments)
+            runs.append(self)
+
+        def remaining_s(self, now: float) -> float:
+            return (40.0, 20.0)[runs.index(self)]
+
+    monkeypatch.setattr(queue, "WorkRun", NamedWait)
+    request = JobRequest(
+        model="fake/model", method="supervised", training=upload(service, ROW | {"prepare": "hold"})
+    )
     threads = [threading.Thread(target=service.jobs.dry_run, args=[request]) for _ in range(2)]
     for thread in threads:
         thread.start()
     wait_until(lambda: len(processes_in(service.folder)), lambda num_running: num_running == 2)
-    start = time.monotonic()
     with pytest.raises(Overloaded) as refused:
         service.jobs.dry_run(request)
+    assert refused.value.retry_after == 20
+    for folder in (service.folder / "jobs").iterdir():
+        release(folder)
     for thread in threads:
         thread.join()
-    assert refused.value.retry_after <= time.monotonic() - start + 2.0
+    assert all(run._cpu_s > 0 for run in runs) and service._queue._dry_runs.has_run

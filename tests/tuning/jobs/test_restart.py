@@ -76,14 +76,14 @@ def step_events(service: TuningService, job_id: str) -> list[int]:
 
 def test_a_stopped_server_goes_on_with_its_jobs(open_services: MakeService) -> None:
     first = open_services()
-    job = create_job(first, {"step_s": 0.02}, steps=60)
+    job = create_job(first, {"hold_at": 7}, steps=12)
     waiting = create_job(first)
     wait_for_step(first, job.id, 7)
     first.close()
     assert not processes_in(first.folder)
     second = open_services()
     assert wait_for_job(second, job.id).status == wait_for_job(second, waiting.id).status == "succeeded"
-    assert step_events(second, job.id) == list(range(1, 61))
+    assert step_events(second, job.id) == list(range(1, 13))
     assert messages(second, job.id).count(RESTARTED) == 1
 
 
@@ -134,7 +134,7 @@ def test_a_result_that_was_not_published_is_published_after_a_restart(
     open_services: MakeService, adapters: RecordingAdapters
 ) -> None:
     first = open_services()
-    job = create_job(first, {"step_s": 0.02}, steps=20)
+    job = create_job(first, {"hold_at": 2})
     wait_for_step(first, job.id, 2)
     first.close()
     folder = first.folder / "jobs" / job.folder
@@ -204,7 +204,7 @@ def test_a_plan_is_made_again_where_the_weights_are_no_longer_mapped(
     weight_file.write_bytes(b"packed")
     first = open_services(weight_file=str(weight_file))
     with weight_file.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ):
-        job = create_job(first, {"step_s": 0.02}, steps=20)
+        job = create_job(first, {"hold_at": 2})
         wait_for_step(first, job.id, 2)
         spec_file = first.folder / "jobs" / job.folder / SPEC_FILE
         assert read_value(spec_file, JobSpec).shares_weights
@@ -214,7 +214,7 @@ def test_a_plan_is_made_again_where_the_weights_are_no_longer_mapped(
     assert wait_for_job(second, job.id).status == "succeeded"
     assert messages(second, job.id).count(PLANNED_AGAIN) == 1
     assert not read_value(spec_file, JobSpec).shares_weights
-    assert step_events(second, job.id) == list(range(1, 21))
+    assert step_events(second, job.id) == list(range(1, 11))
 
 
 def test_the_training_goes_on_from_a_fine_tuned_model(service: TuningService) -> None:

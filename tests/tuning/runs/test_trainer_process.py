@@ -1,5 +1,6 @@
 """The trainer's process: it computes, is interrupted, dies, and ends with its socket."""
 
+import sys
 import threading
 from pathlib import Path
 
@@ -19,7 +20,9 @@ PASS = {"run": "a", "loss_fn": "cross_entropy", "config": {}, "forward_only": Fa
 
 
 @pytest.mark.slow
-def test_a_process_computes_is_interrupted_and_dies(tmp_path: Path, training_base: TrainingBase) -> None:
+def test_a_process_computes_is_interrupted_and_ends_with_its_socket(
+    tmp_path: Path, training_base: TrainingBase
+) -> None:
     trainer = TrainerProcess(OWN_PROGRAMS.serve_runs, tmp_path / "trainer", training_base, nice=1)
     trainer.call("create_run", run="a", **adapter_fields(make_options()))
     data = data_to_arrays([Datum([1] * 32, [2] * 32)])
@@ -34,20 +37,21 @@ def test_a_process_computes_is_interrupted_and_dies(tmp_path: Path, training_bas
     is_over.set()
     interrupter.join()
     trainer.call("optim_step", run="a", params={"learning_rate": 0.1})
-    trainer.kill()
-    with pytest.raises(TrainerDied, match=describe_exit(KILLED)):
-        trainer.call("optim_step", run="a", params={"learning_rate": 0.1})
+    trainer.close()
+    assert not psutil.pid_exists(trainer.pid)
 
 
 def interrupt_until(trainer: TrainerProcess, is_over: threading.Event) -> None:
     """A request that has just begun may not hear of it."""
-    while not is_over.wait(0.5):
+    while not is_over.wait(0.1):
         trainer.interrupt()
 
 
-@pytest.mark.slow
-def test_a_process_ends_when_its_socket_is_closed(tmp_path: Path, training_base: TrainingBase) -> None:
-    trainer = TrainerProcess(OWN_PROGRAMS.serve_runs, tmp_path / "trainer", training_base, nice=1)
-    trainer.call("plan", tokens=(256, 4096), **adapter_fields(make_options()))
-    trainer.close()
-    assert not psutil.pid_exists(trainer.pid)
+def test_the_death_of_the_process_is_an_error_with_its_reason(
+    tmp_path: Path, training_base: TrainingBase
+) -> None:
+    sleeps = (sys.executable, "-ISc", "import time; time.sleep(600)")
+    trainer = TrainerProcess(sleeps, tmp_path / "trainer", training_base, nice=1)
+    trainer.kill()
+    with pytest.raises(TrainerDied, match=describe_exit(KILLED)):
+        trainer.call("optim_step", run="a", params={"learning_rate": 0.1})

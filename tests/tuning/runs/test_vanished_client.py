@@ -26,12 +26,12 @@ def pass_body(run_id: str, seq_id: int) -> dict[str, Any]:
 
 def send(url: str, run_id: str, seq_id: int) -> str:
     """The id of the pass's promise."""
-    reply = requests.post(url + PATH, json=pass_body(run_id, seq_id), timeout=10)
+    reply = requests.post(url + PATH, json=pass_body(run_id, seq_id), timeout=60)
     return str(reply.json()["request_id"])
 
 
 def result_of(url: str, request_id: str) -> Any:
-    return requests.post(f"{url}/api/v1/retrieve_future", json={"request_id": request_id}, timeout=40).json()
+    return requests.post(f"{url}/api/v1/retrieve_future", json={"request_id": request_id}, timeout=240).json()
 
 
 def vanish_within(url: str, body: dict[str, Any]) -> None:

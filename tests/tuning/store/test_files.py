@@ -32,7 +32,7 @@ def test_an_expired_file_is_unknown_and_deleted(service: TuningService) -> None:
 
 
 def test_an_expired_file_stays_until_its_job_has_ended(service: TuningService) -> None:
-    job = create_job(service, {"step_s": 0.05}, steps=1000)
+    job = create_job(service, {"hold_at": 1})
     expire(service, job.request.training)
     service.files._next_sweep = 0.0
     service.files.list(limit=1)

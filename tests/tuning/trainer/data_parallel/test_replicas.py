@@ -9,10 +9,9 @@ from pathlib import Path
 import pytest
 
 from inference.errors import Internal
-from tests.tuning.trainer.job.children import chat_rows, of_type, wait_for_step, write_job
+from tests.servers.forked_main import ForkedProcess
+from tests.tuning.trainer.job.children import WAIT_S, chat_rows, of_type, train, wait_for_step, write_job
 from tuning.job_files import SPEC_FILE, write_value
-from tuning.jobs.process import ChildProcess
-from tuning.service import OWN_PROGRAMS
 from tuning.trainer.data_parallel.messages import raise_failures, to_reply
 from tuning.trainer.job.failures import to_failure
 from tuning.trainer.whole_passes import PassInterrupted
@@ -28,12 +27,8 @@ def is_alive(pid: int) -> bool:
     return status.exists() and status.read_text().rpartition(")")[2].split()[0] != "Z"
 
 
-def start(folder: Path) -> ChildProcess:
-    return ChildProcess(OWN_PROGRAMS.train, folder, threads=1, nice=1)
-
-
-def wait_for_death(pids: list[int], timeout_s: float) -> None:
-    deadline = time.monotonic() + timeout_s
+def wait_for_death(pids: list[int]) -> None:
+    deadline = time.monotonic() + WAIT_S
     while any(map(is_alive, pids)):
         assert time.monotonic() < deadline, pids
         time.sleep(0.02)
@@ -45,21 +40,21 @@ def test_two_processes_pause_go_on_and_end_together(tmp_path: Path, model_folder
     """SIGTERM reaches both; the death of one is the job's end, in words, with none left over."""
     spec = write_job(tmp_path, model_folder, chat_rows(8), n_epochs=5000)
     write_value(tmp_path / SPEC_FILE, replace(spec, num_processes=2))
-    child = start(tmp_path)
+    first = ForkedProcess(train, tmp_path)
     wait_for_step(tmp_path, 3)
-    (other,) = children_of(child.pid)
-    child.terminate()
-    assert child.wait(60) and child.exit_code() == 0
+    (other,) = children_of(first.pid)
+    first.terminate()
+    assert first.wait(WAIT_S) == 0
     (paused,) = of_type(tmp_path, "paused")
-    wait_for_death([other], 5)
-    child = start(tmp_path)
+    wait_for_death([other])
+    first = ForkedProcess(train, tmp_path)
     wait_for_step(tmp_path, paused["step"] + 3)
-    (other,) = children_of(child.pid)
+    (other,) = children_of(first.pid)
     os.kill(other, signal.SIGKILL)
-    assert child.wait(60) and child.exit_code() == 1
+    assert first.wait(WAIT_S) == 1
     (failed,) = of_type(tmp_path, "failed")
     assert failed["message"].startswith("process 2 of 2 died: it was ended by SIGKILL: if memory was short")
-    wait_for_death([child.pid, other], 1)
+    wait_for_death([other])
 
 
 def test_errors_cross_processes_with_their_meaning() -> None:

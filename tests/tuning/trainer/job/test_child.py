@@ -4,16 +4,21 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
-from inference.process.child_program import module_command
 from tests.tuning.trainer.conftest import job_spec
-from tests.tuning.trainer.job.children import WAIT_S, chat_rows, lines_of, of_type, wait_for_step, write_job
+from tests.tuning.trainer.job.children import (
+    chat_rows,
+    lines_of,
+    of_type,
+    train_until,
+    train_with_memory,
+    write_job,
+)
 from tuning.data.examples import Dataset, Example
 from tuning.job_files import SPEC_FILE, read_value
 from tuning.trainer.job import child
@@ -22,18 +27,6 @@ from tuning.trainer.model.base_model import BaseModel
 from tuning.types import JobSpec
 
 ROOT = Path(__file__).parents[4]
-SHORT_OF_MEMORY = """
-import resource, sys
-from pathlib import Path
-from inference.process.imports.fast_imports import fast_imports
-
-with fast_imports(is_sharded=False):
-    from tuning.trainer.job import child
-sizes = dict(line.split(":", 1) for line in Path("/proc/self/status").read_text().splitlines())
-limit = int(sizes["VmData"].split()[0]) * 1024 + 150_000_000
-resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
-sys.exit(child.main(sys.argv[1:]))
-"""
 WITHOUT_COMPILER = """
 import sys
 from inference.process import run_module
@@ -52,27 +45,6 @@ def train_here(folder: Path) -> None:
     child.run_job(folder, spec, ProgressLog(folder), child.StopRequest())
 
 
-@pytest.fixture
-def children() -> Iterator[list[subprocess.Popen[str]]]:
-    started: list[subprocess.Popen[str]] = []
-    yield started
-    for process in started:
-        process.kill()
-        process.wait()
-
-
-def start(folder: Path, children: list[subprocess.Popen[str]], *program: str) -> subprocess.Popen[str]:
-    process = subprocess.Popen(
-        [*(program or module_command("tuning.trainer.job.child")), str(folder)],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    children.append(process)
-    return process
-
-
 def test_a_spec_survives_its_file(tmp_path: Path, model_folder: Path) -> None:
     spec = write_job(tmp_path, model_folder, chat_rows(1), target_modules=("q_proj",), warmup_steps=None)
     assert read_value(tmp_path / SPEC_FILE, JobSpec) == spec
@@ -87,27 +59,23 @@ def test_an_architecture_without_a_plan_trains_all_the_same(base: BaseModel) -> 
 
 @pytest.mark.system("posix")
 @pytest.mark.slow
-def test_a_child_trains_and_after_kills_and_pauses_goes_on(
-    tmp_path: Path, model_folder: Path, children: list[subprocess.Popen[str]]
-) -> None:
+def test_a_child_trains_and_after_kills_and_pauses_goes_on(tmp_path: Path, model_folder: Path) -> None:
     uncut, folder = tmp_path / "uncut", tmp_path / "interrupted"
     for each in (uncut, folder):
         each.mkdir()
-        write_job(each, model_folder, chat_rows(8), n_epochs=20)
+        write_job(each, model_folder, chat_rows(8), n_epochs=10)
     train_here(uncut)
     expected = {line["step"]: line["train_loss"] for line in of_type(uncut, "step")}
     (started,) = of_type(uncut, "started")
-    assert started["total_steps"] == len(expected) == 80
+    assert started["total_steps"] == len(expected) == 40
     assert started["num_trained_tokens"] > 0 and started["plan"]["weights"] > 0
-    killed = start(folder, children)
-    wait_for_step(folder, 10)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
-    paused = start(folder, children)
-    wait_for_step(folder, 30)
-    paused.send_signal(signal.SIGTERM)
-    assert paused.wait(30) == 0 and of_type(folder, "paused")
-    assert start(folder, children, sys.executable, "-c", WITHOUT_COMPILER).wait(WAIT_S) == 0
+    assert train_until(folder, 10, signal.SIGKILL) == -signal.SIGKILL
+    assert train_until(folder, 20, signal.SIGTERM) == 0
+    assert [line["step"] for line in of_type(folder, "paused")] == [20]
+    command = [sys.executable, "-c", WITHOUT_COMPILER, str(folder)]
+    subprocess.run(
+        command, cwd=ROOT, capture_output=True, check=True, env=os.environ | {"OMP_NUM_THREADS": "1"}
+    )
     losses = {line["step"]: line["train_loss"] for line in of_type(folder, "step")}
     assert losses.keys() == expected.keys()
     assert max(abs(losses[step] - expected[step]) for step in expected) < 1e-4
@@ -118,25 +86,22 @@ def test_a_child_trains_and_after_kills_and_pauses_goes_on(
 @pytest.mark.system("posix")
 @pytest.mark.slow
 def test_a_full_job_that_is_killed_at_half_goes_on_from_its_saved_state(
-    tmp_path: Path, model_folder: Path, children: list[subprocess.Popen[str]]
+    tmp_path: Path, model_folder: Path
 ) -> None:
     uncut, folder = tmp_path / "uncut", tmp_path / "killed"
     for each in (uncut, folder):
         each.mkdir()
-        write_job(each, model_folder, chat_rows(8), n_epochs=20, finetuning_type="full")
+        write_job(each, model_folder, chat_rows(8), n_epochs=10, finetuning_type="full")
     train_here(uncut)
-    killed = start(folder, children)
-    wait_for_step(folder, 40)
-    killed.send_signal(signal.SIGKILL)
-    killed.wait()
+    assert train_until(folder, 20, signal.SIGKILL) == -signal.SIGKILL
     before = lines_of(folder)
-    assert start(folder, children).wait(WAIT_S) == 0
+    train_here(folder)
     resumed_at = next(line["step"] for line in lines_of(folder)[len(before) :] if line["type"] == "step")
     assert 1 < resumed_at <= before[-1]["step"] + 1, "it went on from a state that the first process saved"
     expected, losses = (
         {line["step"]: line["train_loss"] for line in of_type(each, "step")} for each in (uncut, folder)
     )
-    assert losses.keys() == expected.keys() == set(range(1, 81))
+    assert losses.keys() == expected.keys() == set(range(1, 41))
     assert max(abs(losses[step] - expected[step]) for step in expected) < 1e-4
     weights = [
         load_file(Path(finished["folder"], "model.safetensors"))
@@ -148,11 +113,11 @@ def test_a_full_job_that_is_killed_at_half_goes_on_from_its_saved_state(
 
 @pytest.mark.system("linux")
 @pytest.mark.slow
-def test_refused_memory_ends_in_words(tmp_path: Path, children: list[subprocess.Popen[str]]) -> None:
+def test_refused_memory_ends_in_words(tmp_path: Path) -> None:
     """64 rows of 60 tokens at once on models/demo take several hundred MB; the child may have 150 MB."""
     rows = [{"text": f"{number} " + "one two three four five six " * 10} for number in range(64)]
     write_job(tmp_path, ROOT / "models" / "demo", rows, batch_size=64)
-    assert start(tmp_path, children, sys.executable, "-c", SHORT_OF_MEMORY).wait(WAIT_S) == 1
+    assert train_with_memory(tmp_path, 150_000_000) == 1
     (failed,) = of_type(tmp_path, "failed")
     assert failed["code"] == "out_of_memory" and "a smaller batch_size" in failed["message"]
     assert not of_type(tmp_path, "step")
