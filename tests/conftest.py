@@ -14,7 +14,7 @@ from settings.groups import ServerSettings
 from tests import (
     brief_benchmarks,
     compiled_routes,
-    hypothesis_constants,
+    hypothesis_profile,
     missing_compiler,
     static_files_once,
 )
@@ -25,7 +25,7 @@ from tuning.service import TuningService
 brief_benchmarks.shorten()
 compiled_routes.remember()
 static_files_once.remember()
-hypothesis_constants.ignore_modules()
+hypothesis_profile.load()
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read once, when any test imports Triton
 

@@ -24,6 +24,7 @@ Make = Callable[..., Bench]
 LONG = [7] * 60
 ENDS = frozenset({END})
 PAST = -1.0  # seconds
+TIMEOUT_S = 60.0  # of what a busy machine may delay
 
 
 def test_an_answer_equals_that_of_the_runner_alone(make_bench: Make) -> None:
@@ -365,8 +366,8 @@ def engine() -> Iterator[Engine]:
     engine.stop()
 
 
-def wait(condition: Callable[[], bool], seconds: float = 10) -> None:
-    until = time.monotonic() + seconds
+def wait(condition: Callable[[], bool]) -> None:
+    until = time.monotonic() + TIMEOUT_S
     while not condition():
         assert time.monotonic() < until, "the condition did not become true in time"
         time.sleep(0.001)
@@ -405,7 +406,7 @@ def test_an_idle_engine_takes_no_steps(engine: Engine) -> None:
 
 
 def test_stopping_ends_every_sequence_and_refuses_new_ones(engine: Engine) -> None:
-    EngineProbe(engine).runner.on_forward = lambda batch, moved: time.sleep(0.01)
+    EngineProbe(engine).runner.on_forward = lambda batch, moved: time.sleep(0.05)
     sinks = [RecordingSink() for _ in range(8)]
     engine.submit([make_request((3,), 60)] * 8, sinks)
     engine.stop()
@@ -429,7 +430,7 @@ def test_a_dead_engine_fails_every_request_and_gives_the_reason(
     sinks, is_submitted = [RecordingSink(), RecordingSink()], threading.Event()
 
     def fail(limits: StepLimits) -> None:
-        is_submitted.wait(10)
+        is_submitted.wait(TIMEOUT_S)
         raise RuntimeError("no step succeeds")
 
     monkeypatch.setattr(StepLimits, "record_success", fail)

@@ -1,7 +1,6 @@
 """Embeddings: prompts whose hidden states are summed, in the same steps as answers."""
 
 import math
-import time
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf
 from dataclasses import replace
@@ -14,7 +13,9 @@ from inference.engine.options import EngineOptions
 from inference.engine.step_output import StepOutput
 from inference.model.batch import Batch
 from tests.engine.conftest import NAN, POISON, Bench, FakeRunner, RecordingSink, hidden_sum
+from tests.engine.engine_probe import EngineProbe
 from tests.engine.generation_requests import make_request
+from tests.fakes.stepped_clock import SteppedClock
 from tests.walks.async_device import AsyncEchoRunner, AsyncSampler
 
 MakeBench = Callable[..., Bench]
@@ -277,12 +278,17 @@ def test_an_overlapped_step_yields_embeddings() -> None:
     assert len(answer_sink.token_ids) == 20 and last_output(sinks[-1]).finish_reason == "cancelled"
 
 
-def test_inputs_pause_while_answers_run_for_as_long_as_their_last_step_took(make_bench: MakeBench) -> None:
+def test_inputs_pause_while_answers_run_for_as_long_as_their_last_step_took(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SteppedClock()
+
     def slow_pooling(batch: Batch, moved: bool) -> None:
-        if moved and batch.pooled_rows:
-            time.sleep(0.2)
+        if moved:
+            clock.now += 100 if batch.pooled_rows else 1
 
     bench = make_bench(8, on_forward=slow_pooling)
+    EngineProbe(bench.engine).set_clock(monkeypatch, clock)
     answer_sink = bench.submit((4, 5, 6), 40)
     sinks, _ = submit(bench, *TEXTS[:2])
     while not answer_sink.has_ended:

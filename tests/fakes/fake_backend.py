@@ -10,7 +10,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 from inference.backend import Backend, Sink
 from inference.backend_info import BackendLoad, ModelInfo
@@ -21,7 +21,15 @@ from inference.models import ModelEntry, Models
 from inference.tokenized import Tokenized, TokenSpan
 from inference.types import GenerationRequest
 
-ScriptStep = Event | ServerError | float  # a float is a pause in seconds
+
+@runtime_checkable
+class Gate(Protocol):
+    """A threading.Event, or one of another process: the script goes on when it is set."""
+
+    def is_set(self) -> bool: ...
+
+
+ScriptStep = Event | ServerError | float | Gate  # a float is a pause in seconds
 Script = list[ScriptStep]
 
 
@@ -220,11 +228,12 @@ class FakeStream:
         """The next step, if it is due."""
         if self.is_done or time.monotonic() < self.paused_until:
             return None
+        if isinstance(gate := self.script_steps[0], Gate) and not gate.is_set():
+            return None
         step = self.script_steps.popleft()
-        if not isinstance(step, float):
-            return step
-        self.paused_until = time.monotonic() + step
-        return None
+        if isinstance(step, float):
+            self.paused_until = time.monotonic() + step
+        return None if isinstance(step, float | Gate) else step
 
     def next_delivery(self) -> list[Event] | ServerError | None:
         """The next step as an engine delivers it: the last token of an answer comes together with its end."""

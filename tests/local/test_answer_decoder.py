@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -194,8 +195,8 @@ def test_streamed_text_equals_the_whole_text_up_to_its_stop(
     words = tokenizer(kind)
     ids = [*ids_of(words, text), *ids]
     request = replace(REQUEST, prompt=[words.eos_token_id], show_special=show_special)
-    full_text = "".join(texts_of(generate_events(words, request, ids)))
-    events = generate_events(words, replace(request, stop=tuple(stop), include_stop_str_in_output=keep), ids)
+    full_text = "".join(texts_of(generate_events(kind, request, ids)))
+    events = generate_events(kind, replace(request, stop=tuple(stop), include_stop_str_in_output=keep), ids)
     expected, hit = up_to(full_text, stop, keep)
     assert "".join(texts_of(events)) == expected
     assert (end_of(events).stop or "") == hit
@@ -213,8 +214,8 @@ def test_streamed_calls_equal_those_of_the_whole_text(kind: str, before: str, ca
     words = tokenizer(kind)
     ids = ids_of(words, before + call + after)
     request = replace(REQUEST, prompt=[words.eos_token_id])
-    full_text = "".join(texts_of(generate_events(words, request, ids)))
-    events = generate_events(words, replace(request, tools=(WEATHER,)), ids)
+    full_text = "".join(texts_of(generate_events(kind, request, ids)))
+    events = generate_events(kind, replace(request, tools=(WEATHER,)), ids)
     reader = ToolParser([WEATHER])
     read = [*reader.feed(full_text), *reader.flush()]
     assert calls_of(events) == calls_of(read)
@@ -238,8 +239,17 @@ def calls_of(items: Iterable[object]) -> dict[int, tuple[str, bool]]:
     return calls
 
 
-def generate_events(words: Any, request: GenerationRequest, ids: list[int]) -> list[Event]:
-    engine, ends = FakeEngine(), frozenset([words.eos_token_id])
+def generate_events(kind: str, request: GenerationRequest, ids: list[int]) -> list[Event]:
+    backend, engine = backend_of(kind)
+    stream = backend.generate(request)
+    engine.say(ids, reason="length", request=len(engine.requests) - 1)
+    return list(stream)
+
+
+@cache
+def backend_of(kind: str) -> tuple[LocalBackend, FakeEngine]:
+    engine, words = FakeEngine(), tokenizer(kind)
+    ends = frozenset([words.eos_token_id])
     backend = LocalBackend(
         engine,  # type: ignore[arg-type]
         BackendModel(id="tiny", tokenizer=words, context=999, vocab=421, eos_token_ids=ends),
@@ -247,6 +257,4 @@ def generate_events(words: Any, request: GenerationRequest, ids: list[int]) -> l
         metrics=model_metrics(),
         compiler=FakeCompiler(),  # type: ignore[arg-type]
     )
-    stream = backend.generate(request)
-    engine.say(ids, reason="length")
-    return list(stream)
+    return backend, engine

@@ -162,7 +162,7 @@ def test_pushed_vectors_are_delivered_like_stream_events(backend: LocalBackend) 
     backend.attach(SimpleNamespace(call_soon_threadsafe=posted.put))  # type: ignore[arg-type]
     arrived: list[Any] = []
     backend.embed(["a cat"]).start(arrived.append)
-    call = posted.get(timeout=30)
+    call = posted.get(timeout=60)
     assert not arrived
     call()
     assert arrived[0][0].index == 0
@@ -174,7 +174,7 @@ def test_a_closed_stream_pushes_no_vectors_already_posted(backend: LocalBackend)
     arrived: list[Any] = []
     stream = backend.embed(["a cat"])
     stream.start(arrived.append)
-    call = posted.get(timeout=30)
+    call = posted.get(timeout=60)
     stream.close()
     call()
     assert not arrived

@@ -15,6 +15,7 @@ from inference.types import Constraint, GenerationRequest
 from tests.local.conftest import FakeCompiler, FakeMatcher
 from tests.local.fake_engine import FakeEngine
 
+TIMEOUT_S = 60.0  # of what a busy machine may delay
 REQUEST = GenerationRequest("The", constraint=Constraint("regex", "[ab]+"))
 
 
@@ -66,7 +67,7 @@ class Deliveries:
 
 
 def wait_until_submitted(engine: FakeEngine) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + TIMEOUT_S
     while not engine.output_sinks:
         assert time.monotonic() < deadline, "nothing was submitted"
         time.sleep(0.001)
@@ -85,7 +86,7 @@ def test_the_answer_begins_when_the_grammar_is_compiled(
     assert not engine.requests
     compiler.may_finish.set()
     put_answer(engine)
-    assert deliveries.has_ended.wait(10)
+    assert deliveries.has_ended.wait(TIMEOUT_S)
     assert [type(event) for event in deliveries.events][-2:] == [Token, Finished]
 
 
@@ -105,7 +106,7 @@ def test_a_refused_grammar_is_an_error_of_the_stream(backend: LocalBackend, comp
         next(backend.generate(REQUEST))
     stream, deliveries = backend.generate(REQUEST), Deliveries()
     stream.start(deliveries)
-    assert deliveries.has_ended.wait(10)
+    assert deliveries.has_ended.wait(TIMEOUT_S)
     assert deliveries.errors == [compiler.error]
 
 
@@ -114,9 +115,9 @@ def test_closing_the_stream_abandons_the_compilation(
 ) -> None:
     stream, deliveries = backend.generate(REQUEST), Deliveries()
     stream.start(deliveries)
-    assert compiler.has_begun.wait(10)
+    assert compiler.has_begun.wait(TIMEOUT_S)
     stream.close()
-    assert compiler.was_abandoned.wait(10)
+    assert compiler.was_abandoned.wait(TIMEOUT_S)
     assert not engine.requests and not deliveries.errors and not deliveries.events
 
 
@@ -135,7 +136,7 @@ def test_an_iterated_stream_ends_when_it_is_closed(backend: LocalBackend, compil
     stream, events = backend.generate(REQUEST), list[Event]()
     reader = threading.Thread(target=lambda: events.extend(stream))
     reader.start()
-    assert compiler.has_begun.wait(10)
+    assert compiler.has_begun.wait(TIMEOUT_S)
     stream.close()
     reader.join(10)
     assert not reader.is_alive() and not events

@@ -6,8 +6,6 @@ to 24 % of the weights in a simulation, and an 8 B model did not start on a GPU 
 """
 
 import os
-import subprocess
-import sys
 from dataclasses import dataclass, field
 from random import Random
 
@@ -16,9 +14,10 @@ import torch
 from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen3Config
 
+import main
 from checks.memory.overhead import DEFAULT_OVERHEAD
 from inference.model.merge_projections import mergeable_layers
-from tests.servers.serving import ROOT
+from tests.settings.parsed_settings import parsed_settings
 
 PAGE, ALIGNMENT = 2 << 20, 512  # bytes: of a page, and of the blocks that torch allocates
 GB = 10**9
@@ -134,16 +133,12 @@ def test_memory_for_the_weights_and_no_group_runs_out() -> None:
 
 
 @pytest.mark.parametrize("own", ["", "PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"])
-def test_a_start_switches_expandable_segments_on_unless_the_user_set_something_else(own: str) -> None:
-    program = (
-        "import os; from main import prepare_environment; "
-        "from tests.settings.parsed_settings import parsed_settings; "
-        "prepare_environment(parsed_settings()); print(os.environ.get('PYTORCH_CUDA_ALLOC_CONF'))"
-    )
-    environment = {name: value for name, value in os.environ.items() if "ALLOC_CONF" not in name}
-    environment |= {own: "max_split_size_mb:64"} if own else {}
-    result = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True
-    )
-    expected = {"": "expandable_segments:True", "PYTORCH_ALLOC_CONF": "None"}
-    assert result.stdout.strip() == expected.get(own, "max_split_size_mb:64")
+def test_a_start_switches_expandable_segments_on_unless_the_user_set_something_else(
+    own: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    environment = {own: "max_split_size_mb:64"} if own else {}
+    monkeypatch.setattr(os, "environ", environment)
+    monkeypatch.setattr(main.logs, "configure_logging", lambda *args, **options: None)
+    main.prepare_environment(parsed_settings())
+    expected = {"": "expandable_segments:True", "PYTORCH_ALLOC_CONF": None}
+    assert environment.get("PYTORCH_CUDA_ALLOC_CONF") == expected.get(own, "max_split_size_mb:64")

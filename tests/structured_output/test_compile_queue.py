@@ -7,17 +7,21 @@ from concurrent.futures import CancelledError
 
 import pytest
 
+from inference import drain_rate
 from inference.errors import BadRequest, Internal, Overloaded
+from inference.structured_output import compile_queue
 from inference.structured_output.compile_queue import CompileQueue
 from inference.structured_output.grammar_checker import CheckAbandoned
+from tests.fakes.stepped_clock import SteppedClock
 
 IsAbandoned = Callable[[], bool]
+TIMEOUT_S = 60.0  # of what a busy machine may delay
 
 
 def test_work_is_done_in_order_on_one_thread() -> None:
     queue = CompileQueue()
     jobs = [queue.submit(lambda _, number=number: (number, threading.get_ident())) for number in range(3)]
-    results = [job.future.result(10) for job in jobs]
+    results = [job.future.result(TIMEOUT_S) for job in jobs]
     assert [number for number, _ in results] == [0, 1, 2]
     assert len({thread for _, thread in results} - {threading.get_ident()}) == 1
 
@@ -32,10 +36,10 @@ def test_an_error_goes_to_its_request_and_the_next_work_is_done() -> None:
         raise RecursionError
 
     with pytest.raises(BadRequest, match="is bad"):
-        queue.submit(refuse).future.result(10)
+        queue.submit(refuse).future.result(TIMEOUT_S)
     with pytest.raises(Internal, match="could not be compiled"):
-        queue.submit(fail).future.result(10)
-    assert queue.submit(lambda _: 7).future.result(10) == 7
+        queue.submit(fail).future.result(TIMEOUT_S)
+    assert queue.submit(lambda _: 7).future.result(TIMEOUT_S) == 7
 
 
 def test_abandoned_work_is_not_begun_and_work_in_progress_can_end() -> None:
@@ -49,34 +53,43 @@ def test_abandoned_work_is_not_begun_and_work_in_progress_can_end() -> None:
 
     running = queue.submit(wait_until_abandoned)
     waiting, last = queue.submit(lambda _: 1), queue.submit(lambda _: 2)
-    has_begun.wait(10)
+    has_begun.wait(TIMEOUT_S)
     waiting.abandon()
     running.abandon()
-    assert last.future.result(10) == 2
+    assert last.future.result(TIMEOUT_S) == 2
     assert waiting.future.cancelled()
     with pytest.raises((Internal, CancelledError)):
-        running.future.result(10)
+        running.future.result(TIMEOUT_S)
 
 
 def test_work_that_has_waited_too_long_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("inference.structured_output.compile_queue.UNKNOWN_S", 0.0)
     queue = CompileQueue()
     has_begun, may_end = threading.Event(), threading.Event()
-    queue.submit(lambda _: (has_begun.set(), may_end.wait(10)))
-    has_begun.wait(10)
+    queue.submit(lambda _: (has_begun.set(), may_end.wait(TIMEOUT_S)))
+    has_begun.wait(TIMEOUT_S)
     monkeypatch.setattr("inference.structured_output.compile_queue.MAX_WAIT_S", 0.05)
     late = queue.submit(lambda _: 1)
     time.sleep(0.1)
     may_end.set()
     with pytest.raises(Overloaded):
-        late.future.result(10)
+        late.future.result(TIMEOUT_S)
 
 
-def test_work_that_would_wait_too_long_is_refused_at_once_with_the_excess() -> None:
+def test_work_that_would_wait_too_long_is_refused_at_once_with_the_excess(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     queue, may_end, has_begun = CompileQueue(), threading.Event(), threading.Event()
-    queue.submit(lambda _: time.sleep(0.8)).future.result(10)
-    queue.submit(lambda _: (has_begun.set(), may_end.wait(10)))
-    has_begun.wait(10)
+    clock = SteppedClock()
+    for module in (compile_queue, drain_rate):
+        monkeypatch.setattr(module, "time", clock)
+
+    def take_a_while(_: IsAbandoned) -> None:
+        clock.now += 0.8
+
+    queue.submit(take_a_while).future.result(TIMEOUT_S)
+    queue.submit(lambda _: (has_begun.set(), may_end.wait(TIMEOUT_S)))
+    has_begun.wait(TIMEOUT_S)
     jobs, refusal = [], None
     for _ in range(40):
         try:
@@ -94,13 +107,13 @@ def test_work_that_would_wait_too_long_is_refused_at_once_with_the_excess() -> N
 def test_the_first_grammars_are_accepted_although_nothing_is_known_of_them() -> None:
     queue = CompileQueue()
     jobs = [queue.submit(lambda _: 1) for _ in range(16)]
-    assert [job.future.result(10) for job in jobs] == [1] * 16
+    assert [job.future.result(TIMEOUT_S) for job in jobs] == [1] * 16
 
 
 def test_jobs_that_leave_after_their_wait_make_room_too(monkeypatch: pytest.MonkeyPatch) -> None:
     queue, may_end, has_begun = CompileQueue(), threading.Event(), threading.Event()
-    queue.submit(lambda _: (has_begun.set(), may_end.wait(10)))
-    has_begun.wait(10)
+    queue.submit(lambda _: (has_begun.set(), may_end.wait(TIMEOUT_S)))
+    has_begun.wait(TIMEOUT_S)
     for _ in range(15):
         queue.submit(lambda _: 1)
     queue._durations.record(8.0)  # slower than they were expected to be

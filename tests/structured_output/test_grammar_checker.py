@@ -74,7 +74,7 @@ def test_a_machine_too_busy_to_tell_is_not_the_grammars_fault(
 def test_a_grammar_that_takes_too_long_is_refused_and_others_are_checked_after_it(
     checker: GrammarChecker,
 ) -> None:
-    with pytest.raises(GrammarTooCostly, match=rf"more than {MAX_S:g} s to compile \(1\.\d s so far\)"):
+    with pytest.raises(GrammarTooCostly, match=rf"more than {MAX_S:g} s to compile \(\d+\.\d s so far\)"):
         checker.check(grammar(24), never)
     assert not processes()
     assert checker.check(grammar(1), never) < MAX_S

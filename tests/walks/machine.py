@@ -157,6 +157,7 @@ def run_walk_machine(walks: int, name: str, make_walk: Callable[[], EngineWalk],
         factory if LONG else seed(name)(factory),
         settings=settings(
             max_examples=LONG or walks,
+            derandomize=False,  # `seed` decides
             stateful_step_count=steps,
             deadline=None,
             database=None,

@@ -16,22 +16,12 @@ from inference.model.batch import Batch
 from inference.types import GenerationRequest
 from tests.engine.conftest import NAN
 from tests.engine.engine_probe import EngineProbe
+from tests.fakes.stepped_clock import SteppedClock
 from tests.walks.invariants import check_invariants
 from tests.walks.tracked_request import ReferenceOutputs, TrackedRequest, check_request
 
 RECOVERY_STEPS = 10  # after running out of memory; walks are too short for the usual number
 COUNTED = ("steps", "preemptions", "accepted_tokens", "drafted_tokens", "cached_tokens", "oom_steps")
-
-
-class SteppedClock:
-    """Stands in for the module `time`; it advances only when it is set."""
-
-    now = 0.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    perf_counter = thread_time = monotonic
 
 
 class World:

@@ -1,14 +1,14 @@
 """POST /generate as clients of the Neodim Server use it: requests, replies, refusals and limits."""
 
 import json
-import time
 from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from api.neodim.gpu_report import GpuSampler
+from api.neodim import gpu_report
+from api.neodim.gpu_report import MIN_INTERVAL_S, GpuSampler
 from api.neodim.prompt import PlainTokenizer
 from api.neodim.validation import VERSION
 from inference.backend_info import BackendLoad, Device
@@ -21,6 +21,7 @@ from tests.api.neodim.chat_body import CHAT
 from tests.api.neodim.conftest import Ask, body, client, lines
 from tests.api.neodim.tokenizers import ScriptedBackend
 from tests.fakes.fake_backend import FakeBackend, say
+from tests.fakes.stepped_clock import SteppedClock
 
 
 def backend(*scripts: list[str], **options: Any) -> ScriptedBackend:
@@ -215,15 +216,16 @@ def test_gpus_are_reported_from_the_first_sample_to_the_last() -> None:
     }
 
 
-def test_gpus_are_not_sampled_at_every_token() -> None:
-    reads = []
+def test_gpus_are_not_sampled_at_every_token(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads, clock = [], SteppedClock()
+    monkeypatch.setattr(gpu_report, "time", clock)
     sampler = GpuSampler(lambda: reads.append(1) or (Device("A GPU", 100, 50, 50, 50),))
-    started_at = time.monotonic()
-    while time.monotonic() < started_at + 0.2:
+    for _ in range(9):
+        clock.now += MIN_INTERVAL_S / 8
         sampler.sample()
-    assert len(reads) == 1
-    sampler.sample(last=True)
     assert len(reads) == 2
+    sampler.sample(last=True)
+    assert len(reads) == 3
 
 
 def test_the_input_and_the_output_are_reported_as_they_were_used(ask: Ask) -> None:

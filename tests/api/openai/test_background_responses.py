@@ -1,6 +1,7 @@
 """Responses in the background: they run without the client, which polls, cancels and deletes them."""
 
 import sqlite3
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -13,10 +14,11 @@ from api.services import Services
 from api.store.store import Store
 from inference.errors import BadRequest, Unavailable
 from settings.groups import ServerSettings
+from tests.api.conftest import TIMEOUT_S
 from tests.api.openai.app_requests import RESPONSES, body_for, get_response
 from tests.fakes.fake_backend import FakeBackend, make_models, say
 
-SLOW = say("a", "b", pause_s=30.0)
+SLOW = say("a", "b", pause_s=10 * TIMEOUT_S)
 
 
 def begin(client: FlaskClient, **fields: Any) -> dict[str, Any]:
@@ -25,7 +27,7 @@ def begin(client: FlaskClient, **fields: Any) -> dict[str, Any]:
 
 
 def poll(client: FlaskClient, id: str, until: Callable[[dict[str, Any]], bool]) -> dict[str, Any]:
-    end = time.monotonic() + 5
+    end = time.monotonic() + TIMEOUT_S
     while time.monotonic() < end:
         response: dict[str, Any] = client.get(f"{RESPONSES}/{id}").get_json()
         if until(response):
@@ -39,11 +41,15 @@ def has_ended(response: dict[str, Any]) -> bool:
 
 
 def test_a_response_in_the_background_is_polled(stored_client: FlaskClient, backend: FakeBackend) -> None:
-    backend.script = [0.05, *say("Hello", " world", pause_s=0.05)]
+    has_begun, may_end = threading.Event(), threading.Event()
+    started, hello, *rest = say("Hello", " world")
+    backend.script = [has_begun, started, hello, may_end, *rest]
     first = begin(stored_client)
     assert (first["status"], first["background"], first["output"]) == ("queued", True, [])
+    has_begun.set()
     growing = poll(stored_client, first["id"], lambda response: bool(response["output"]))
     assert growing["status"] == "in_progress"
+    may_end.set()
     response = poll(stored_client, first["id"], has_ended)
     assert response["status"] == "completed"
     assert response["output"][0]["content"][0]["text"] == "Hello world"
@@ -69,7 +75,7 @@ def test_it_extends_its_conversation(stored_client: FlaskClient) -> None:
         items = stored_client.get(f"/v1/conversations/{id}/items?order=asc").get_json()["data"]
         return [item["role"] for item in items]
 
-    end = time.monotonic() + 5
+    end = time.monotonic() + TIMEOUT_S
     while len(roles()) < 2 and time.monotonic() < end:
         time.sleep(0.005)
     assert roles() == ["user", "assistant"]
@@ -113,7 +119,7 @@ def test_deleting_it_ends_it(stored_client: FlaskClient, backend: FakeBackend) -
     backend.script = SLOW
     id = begin(stored_client)["id"]
     assert stored_client.delete(f"{RESPONSES}/{id}").get_json()["deleted"] is True
-    end = time.monotonic() + 5
+    end = time.monotonic() + TIMEOUT_S
     while stored_client.get(f"{RESPONSES}/{id}").status_code == 200 and time.monotonic() < end:
         time.sleep(0.005)
     assert stored_client.get(f"{RESPONSES}/{id}").status_code == 404 and not backend.open_streams
@@ -140,9 +146,11 @@ def test_its_end_is_shown_although_the_disk_is_full(
         (pages,) = connection.execute("PRAGMA page_count").fetchone()
         connection.execute(f"PRAGMA max_page_count = {pages}").fetchone()
 
-    backend.script = [0.3, *say("x" * 100_000)]
+    disk_is_full = threading.Event()
+    backend.script = [disk_is_full, *say("x" * 100_000)]
     id = begin(stored_client)["id"]
     store.run(fill_disk)
+    disk_is_full.set()
     assert poll(stored_client, id, has_ended)["status"] == "completed"
     assert stored_client.get(f"{RESPONSES}/{id}").get_json()["status"] == "completed"
     assert stored_client.delete(f"{RESPONSES}/{id}").status_code == 200
@@ -166,7 +174,7 @@ def test_it_holds_its_permit_until_it_ends(backend: FakeBackend, store: Store) -
     assert client.post(RESPONSES, json=body_for(RESPONSES)).status_code == 429
     client.post(f"{RESPONSES}/{id}/cancel")
     backend.script = say("free")
-    end = time.monotonic() + 5
+    end = time.monotonic() + TIMEOUT_S
     while client.post(RESPONSES, json=body_for(RESPONSES)).status_code == 429 and time.monotonic() < end:
         time.sleep(0.005)
     assert client.post(RESPONSES, json=body_for(RESPONSES)).status_code == 200

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.api.conftest import LiveServer, read, read_response
+from tests.api.conftest import TIMEOUT_S, LiveServer, read, read_response
 from tests.api.conftest import request as http_request
 from tests.api.narrow_app import GENERATING, STREAM, narrow_app, post
 from tests.fakes.fake_backend import FakeBackend, say
@@ -48,7 +48,7 @@ def test_a_permit_is_reserved_before_the_app_runs(live: Start) -> None:
     server, may_run = live(FakeBackend(say("a")), max_concurrent_requests=1), threading.Event()
     bridge = server.http_server.bridge
     app = bridge.app
-    bridge.app = lambda environ, start_response: may_run.wait(5) and app(environ, start_response)
+    bridge.app = lambda environ, start_response: may_run.wait(TIMEOUT_S) and app(environ, start_response)
     generating = http_request("POST", "/v1/completions", b'{"prompt": "a"}')
     with server.connect(generating) as first:
         server.until(lambda: bridge.running)

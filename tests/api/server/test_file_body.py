@@ -71,4 +71,4 @@ def test_a_reader_that_takes_a_little_at_a_time_is_dropped(
                 connection.recv(1)
             return str(file) not in open_files()
 
-        server.until(has_been_dropped, within_s=6.0)
+        server.until(has_been_dropped)

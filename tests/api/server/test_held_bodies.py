@@ -14,7 +14,7 @@ from flask import Flask
 from api.body.large_json import COUNTED_BYTES
 from api.server.held_bodies import SMALL_BYTES, HeldBodies, HeldBody
 from inference.errors import Overloaded
-from tests.api.conftest import LiveServer, read_response
+from tests.api.conftest import TIMEOUT_S, LiveServer, read_response
 from tests.api.conftest import request as http_request
 from tests.fakes.fake_backend import FakeBackend, say
 from tests.retry_after import share_close
@@ -118,7 +118,7 @@ def test_large_bodies_wait_for_each_other_and_small_ones_do_not(live: Start) -> 
     def wait() -> str:
         nonlocal running
         running += 1
-        released.wait(5)
+        released.wait(TIMEOUT_S)
         return "done"
 
     app = server.http_server.bridge.app
@@ -127,7 +127,7 @@ def test_large_bodies_wait_for_each_other_and_small_ones_do_not(live: Start) -> 
     large = http_request("POST", "/wait", b" " * (COUNTED_BYTES + 1))
     connections = [server.connect(large) for _ in range(20)]
     try:
-        server.until(lambda: len(server.http_server.bridge.running) == 20)
+        server.until(lambda: len(server.http_server.bridge.running) == 20 and running)
         assert server.exchange(http_request("GET", "/health/live")).startswith(b"HTTP/1.1 200 ")
         assert running == 1
     finally:

@@ -6,21 +6,22 @@ import pytest
 import requests
 
 from api.server.metrics_port import serve_metrics
+from tests.api.conftest import TIMEOUT_S
 
 
 def test_metrics_are_shown_and_nothing_else() -> None:
     with serve_metrics(lambda: b"hearth_steps_total 5\n", "127.0.0.1", 0) as port:
-        response = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=5)
+        response = requests.get(f"http://127.0.0.1:{port}/metrics", timeout=TIMEOUT_S)
         assert (response.status_code, response.text) == (200, "hearth_steps_total 5\n")
         assert response.headers["Content-Type"].startswith("text/plain; version=0.0.4")
-        assert requests.get(f"http://127.0.0.1:{port}/", timeout=5).status_code == 404
+        assert requests.get(f"http://127.0.0.1:{port}/", timeout=TIMEOUT_S).status_code == 404
 
 
 def test_the_port_is_free_again_afterwards() -> None:
     with serve_metrics(lambda: b"", "127.0.0.1", 0) as port:
         pass
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection(("127.0.0.1", port), timeout=5)
+        socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)
 
 
 def test_a_port_that_is_in_use_is_an_error() -> None:

@@ -3,7 +3,7 @@
 import asyncio
 import io
 import tempfile
-import time
+import threading
 import tracemalloc
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, BinaryIO
@@ -14,7 +14,7 @@ from api.errors import BodyNotStored, SlowBody
 from api.server.held_bodies import HeldBodies, HeldBody
 from api.server.request_body import SPOOL_BYTES, ClientDisconnected, read_body
 from inference.errors import ServerError, TooLarge
-from tests.api.conftest import full_disk
+from tests.api.conftest import TIMEOUT_S, full_disk
 
 LIMIT = 64 * SPOOL_BYTES
 CHUNK = bytes(range(256)) * 1024  # as much as a socket delivers at once
@@ -44,7 +44,7 @@ def receiving(chunks: Iterable[bytes], *last: dict[str, Any]) -> Receive:
 
 
 async def read(
-    receive: Receive, declared: int | None = None, limit: int = LIMIT, idle_s: float = 8.0
+    receive: Receive, declared: int | None = None, limit: int = LIMIT, idle_s: float = TIMEOUT_S
 ) -> BinaryIO:
     headers = [] if declared is None else [(b"content-length", str(declared).encode())]
     scope = {"method": "POST", "path": "/", "headers": headers}
@@ -77,15 +77,19 @@ def test_a_body_on_disk_is_not_in_memory() -> None:
 
 
 class SlowDisk(io.BytesIO):
-    """Each write takes 0.1 s."""
+    """Each write takes until the event loop has run many times."""
 
     num_writes = 0
     is_writing = False
 
+    def __init__(self) -> None:
+        super().__init__()
+        self.tick = threading.Semaphore(0)  # released by the event loop
+
     def write(self, data: Any) -> int:
         self.num_writes += 1
         self.is_writing = True
-        time.sleep(0.1)
+        assert all(self.tick.acquire(timeout=TIMEOUT_S) for _ in range(20)), "the event loop is blocked"
         self.is_writing = False
         return super().write(data)
 
@@ -94,22 +98,20 @@ def test_a_slow_disk_stops_the_client_and_not_the_event_loop(monkeypatch: pytest
     disk = SlowDisk()
     monkeypatch.setattr(tempfile, "TemporaryFile", lambda: disk)
     source = receiving(chunks_of(3 * SPOOL_BYTES), LAST)
-    num_ticks_while_writing = 0
 
     async def receive() -> dict[str, Any]:
         assert not disk.is_writing
         return await source()
 
     async def run() -> None:
-        nonlocal num_ticks_while_writing
         reading = asyncio.ensure_future(read(receive))
         while not reading.done():
-            num_ticks_while_writing += disk.is_writing
+            if disk.is_writing:
+                disk.tick.release()
             await asyncio.sleep(0.001)
         assert (await reading).read() == b"".join(chunks_of(3 * SPOOL_BYTES))
 
     asyncio.run(run())
-    assert num_ticks_while_writing > 20
     assert disk.num_writes == 3
 
 
@@ -121,17 +123,22 @@ def test_a_declared_length_over_the_limit_is_refused_unread() -> None:
         asyncio.run(read(receive, declared=11, limit=10))
 
 
-def test_clients_that_stop_at_the_same_moment_are_refused_one_after_another() -> None:
-    async def refused_at() -> float:
+def test_clients_that_stop_at_the_same_moment_are_refused_one_after_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    deadlines: list[float] = []
+    timeout_at = asyncio.timeout_at
+    monkeypatch.setattr(asyncio, "timeout_at", lambda when: deadlines.append(when) or timeout_at(when))
+
+    async def refuse() -> None:
         with pytest.raises(SlowBody):
             await read(receiving([]), idle_s=0.2)
-        return time.monotonic()
 
-    async def run() -> list[float]:
-        return sorted(await asyncio.gather(*(refused_at() for _ in range(20))))
+    async def run() -> None:
+        await asyncio.gather(*(refuse() for _ in range(20)))
 
-    times = asyncio.run(run())
-    assert times[-1] - times[0] > 0.005
+    asyncio.run(run())
+    assert len(deadlines) == 20 and max(deadlines) - min(deadlines) > 0.005
 
 
 # What follows three chunks on disk -> the error, and the options of `read`.
@@ -161,7 +168,7 @@ def test_a_failure_deletes_what_is_on_disk(name: str, spooled_files: SpooledFile
 def test_a_cancelled_reader_deletes_what_is_on_disk(spooled_files: SpooledFiles) -> None:
     async def run() -> None:
         reading = asyncio.ensure_future(read(receiving(chunks_of(2 * SPOOL_BYTES))))
-        async with asyncio.timeout(5.0):
+        async with asyncio.timeout(TIMEOUT_S):
             while not spooled_files():
                 await asyncio.sleep(0.001)
         reading.cancel()

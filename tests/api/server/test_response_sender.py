@@ -12,6 +12,7 @@ from inference.backend import Sink
 from inference.errors import ServerError
 from inference.events import Finished, Started, Token
 from inference.types import GenerationRequest
+from tests.api.conftest import TIMEOUT_S
 from tests.fakes.fake_backend import FakeBackend
 from tests.fakes.plain_dialect import PlainWriter
 
@@ -54,10 +55,16 @@ def run_sender(
         running = asyncio.create_task(sender.run(send, [(b"x-kept", b"1"), (b"content-type", b"old")]))
         await asyncio.sleep(0)
         await feed(stream, blocked)
-        await asyncio.wait_for(running, 2)
+        await asyncio.wait_for(running, TIMEOUT_S)
 
     asyncio.run(run())
     return sent, stream, len(aborts)
+
+
+async def run_pending() -> None:
+    """Let the sender send what it can."""
+    for _ in range(5):
+        await asyncio.sleep(0)
 
 
 def test_a_burst_does_not_disconnect_a_reader_that_keeps_up() -> None:
@@ -77,7 +84,7 @@ def test_a_stream_that_can_wait_gets_what_is_set_once_the_queue_is_sent(num_even
             assert stream.sink([Token(0, 1, text)]) is None
         has_room = stream.sink([Token(0, 1, text)])
         assert has_room and not has_room.is_set()
-        await asyncio.wait_for(has_room.wait(), 2)
+        await asyncio.wait_for(has_room.wait(), TIMEOUT_S)
         assert stream.sink([Finished(0, "stop")]) is None
 
     assert run_sender(fill)[2] == 0
@@ -87,7 +94,7 @@ def test_a_blocked_connection_is_aborted_at_the_limit() -> None:
     async def flood(stream: ManualStream, blocked: asyncio.Event) -> None:
         blocked.set()
         stream.sink([Started(0, 1, 0)])
-        await asyncio.sleep(0.01)
+        await run_pending()
         for _ in range(MAX_QUEUED_STEPS):
             stream.sink([Token(0, 1, "x")])
         assert not stream.closed
@@ -100,7 +107,7 @@ def test_a_blocked_connection_is_aborted_at_the_limit() -> None:
 def test_the_head_is_sent_with_the_first_event() -> None:
     async def begin(stream: ManualStream, blocked: asyncio.Event) -> None:
         stream.sink([Started(0, 1, 0)])
-        await asyncio.sleep(0.01)
+        await run_pending()
         stream.sink([Finished(0, "stop", text="x")])
 
     (start, last), _, _ = run_sender(begin)

@@ -14,6 +14,7 @@ from settings.groups import HttpSettings, ServerSettings
 from settings.schema import BadSetting
 from startup.one_model import check
 from startup.tls import check_tls
+from tests.api.conftest import TIMEOUT_S
 from tests.fakes.fake_backend import FakeBackend, make_models, say
 from tests.servers.certificate import make_certificate
 from tests.settings.parsed_settings import parsed_settings
@@ -41,17 +42,19 @@ def test_a_certificate_makes_the_server_speak_https(tmp_path: Path) -> None:
     )
     thread.start()
     try:
-        assert ready.wait(20)
+        assert ready.wait(TIMEOUT_S)
         url = servers[0].url
         assert url.startswith("https://127.0.0.1:")
         body = {"model": "", "prompt": "x", "stream": True}
-        response = requests.post(f"{url}/v1/completions", json=body, verify=str(certificate), timeout=20)
+        response = requests.post(
+            f"{url}/v1/completions", json=body, verify=str(certificate), timeout=TIMEOUT_S
+        )
         assert response.ok and response.text.endswith("data: [DONE]\n\n")
         with pytest.raises(requests.ConnectionError):
-            requests.get(url.replace("https", "http"), timeout=20)
+            requests.get(url.replace("https", "http"), timeout=TIMEOUT_S)
     finally:
         servers[0].stop()
-        thread.join(20)
+        thread.join(TIMEOUT_S)
 
 
 def test_a_certificate_and_its_key_are_accepted(tmp_path: Path) -> None:

@@ -11,10 +11,11 @@ from api.store.recorded_stream import RecordedStream
 from inference.database import StoreFailed
 from inference.errors import Unavailable
 from inference.events import Event, Finished
+from tests.api.conftest import TIMEOUT_S
 from tests.fakes.fake_backend import FakeBackend, FakeStream, Script, say
 
 Deliveries = list[Any]
-SAVE_TIMEOUT_S = 0.05
+SLOW_S = 0.05
 
 
 def failure(error: Exception) -> Future[None]:
@@ -36,35 +37,50 @@ class Recording:
     failures  calls of `on_failure`
     """
 
-    def __init__(self, script: Script, save: Callable[[], Future[None]], num_answers: int = 1) -> None:
+    def __init__(
+        self,
+        script: Script,
+        save: Callable[[], Future[None]],
+        num_answers: int = 1,
+        save_timeout_s: float = TIMEOUT_S,
+    ) -> None:
         self.saved: list[list[Event]] = []
         self.failures = 0
         self.received: Deliveries = []
         self._save = save
         self.stream = RecordedStream(
-            FakeStream(FakeBackend(), script), num_answers, self.save, self.count_failure, SAVE_TIMEOUT_S
+            FakeStream(FakeBackend(), script), num_answers, self.save, self.count_failure, save_timeout_s
         )
 
     def save(self, events: list[Event]) -> Future[None]:
         self.saved.append(list(events))
         return self._save()
 
+    @property
+    def has_ended(self) -> bool:
+        last = self.received[-1] if self.received else None
+        return isinstance(last, Unavailable) or (last is not None and isinstance(last[-1], Finished))
+
     def count_failure(self) -> None:
         self.failures += 1
 
     def deliver(self, after: Callable[[], None] = lambda: None) -> None:
-        """Run the stream on an event loop, step by step; call `after` when all steps have arrived."""
+        """Run the stream on an event loop, step by step, to its end; call `after` when the answer is being
+        saved.
+        """
 
         async def run() -> None:
-            loop = asyncio.get_running_loop()
             self.stream._stream.start = lambda sink: [  # type: ignore[method-assign]
                 sink(step if isinstance(step, Unavailable) else [step])
                 for step in list(self.stream._stream.script_steps)  # type: ignore[attr-defined]
             ]
             self.stream.start(self.received.append)
-            await asyncio.sleep(0.02)
-            loop.call_soon(after)
-            await asyncio.sleep(0.05)
+            async with asyncio.timeout(TIMEOUT_S):
+                while not (self.saved or self.has_ended):
+                    await asyncio.sleep(0.001)
+                after()
+                while not self.has_ended:
+                    await asyncio.sleep(0.001)
 
         asyncio.run(run())
 
@@ -102,7 +118,7 @@ def test_the_last_events_wait_until_they_are_saved() -> None:
 
 
 def test_an_answer_does_not_wait_for_a_slow_disk() -> None:
-    iterated, delivered = Recording(HELLO, Future), Recording(HELLO, Future)
+    iterated, delivered = (Recording(HELLO, Future, save_timeout_s=SLOW_S) for _ in range(2))
     assert list(iterated.stream) == HELLO and iterated.failures == 1
     delivered.deliver()
     assert delivered.received[-1] == [HELLO[-1]] and delivered.failures == 1

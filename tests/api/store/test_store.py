@@ -3,7 +3,6 @@
 import json
 import logging
 import sqlite3
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from api.store.context import find_items
 from api.store.schema import TABLES
 from api.store.store import Store, open_store
 from api.store.tables import StoredItem, StoredObject, UnknownId, find, insert
+from inference import database
 from inference.database import StoreFailed
 from settings.groups import OFF
 
@@ -127,9 +127,9 @@ def test_a_file_that_becomes_corrupt_is_replaced(store: Store, file: Path) -> No
 
 
 def test_what_is_older_than_the_limit_is_deleted(file: Path) -> None:
-    store = Store(file, 10**8, max_age_s=0.05, sweep_every_s=0)
+    store = Store(file, 10**8, HOUR_S, sweep_every_s=0)
     put(store, "a")
-    time.sleep(0.1)
+    store.run(lambda connection: connection.execute("UPDATE objects SET changed = changed - ?", [2 * HOUR_S]))
     put(store, "b")
     assert has(store, "b") and not has(store, "a")
     assert store.run(find_items, "", ["msg_a"]) == {}
@@ -165,7 +165,9 @@ def test_a_full_disk_fails_one_query_and_no_later_one(store: Store) -> None:
     assert has(store, "a") and not has(store, "b")
 
 
-def test_a_locked_file_fails_in_time(store: Store, file: Path) -> None:
+def test_a_locked_file_fails_in_time(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(database, "BUSY_TIMEOUT_S", 0.1)
+    store = Store(file, 10**8, HOUR_S)
     put(store, "a")
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
@@ -175,6 +177,7 @@ def test_a_locked_file_fails_in_time(store: Store, file: Path) -> None:
     other.close()
     put(store, "b")
     assert has(store, "b")
+    store.close()
 
 
 def test_an_error_rolls_the_transaction_back(store: Store) -> None:

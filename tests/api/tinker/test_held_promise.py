@@ -11,6 +11,7 @@ from api.server.asgi_bridge import NUM_WORKERS
 from api.tinker.errors import TryAgain
 from api.tinker.held_promise import Resolved, WaitablePromise, WaitStream
 from settings.groups import ServerSettings
+from tests.api.conftest import TIMEOUT_S
 from tests.api.tinker.scripted_runs import RUN, ScriptedRuns, service_of
 from tests.clients.conftest import running
 from tests.fakes.fake_backend import FakeBackend
@@ -26,7 +27,7 @@ def test_a_poll_without_a_result_ends_with_try_again() -> None:
 def test_a_poll_gets_the_result_that_comes_while_it_waits() -> None:
     promise: Promise[str] = Promise("p")
     threading.Timer(0.05, promise.resolve, ("result",)).start()
-    event = next(WaitStream(WaitablePromise(promise), hold_s=10))
+    event = next(WaitStream(WaitablePromise(promise), hold_s=TIMEOUT_S))
     assert isinstance(event, Resolved) and event.result == "result"
 
 
@@ -42,20 +43,22 @@ def test_more_polls_wait_than_there_are_worker_threads() -> None:
             pool.submit(requests.post, f"{url}/api/v1/retrieve_future", json=body) for _ in range(num_polls)
         ]
         time.sleep(0.3)
-        assert requests.get(f"{url}/api/v1/healthz", timeout=5).json() == {"status": "ok"}
+        assert requests.get(f"{url}/api/v1/healthz", timeout=TIMEOUT_S).json() == {"status": "ok"}
         assert not any(poll.done() for poll in polls)
         promise.resolve(RunCreated(run_id=RUN))
-        assert {poll.result(5).json()["model_id"] for poll in polls} == {RUN}
+        assert {poll.result(TIMEOUT_S).json()["model_id"] for poll in polls} == {RUN}
 
 
 def test_a_shutdown_does_not_wait_for_polls() -> None:
     runs = ScriptedRuns()
     promise = runs.promise_of(f"{RUN}:0")
     with ThreadPoolExecutor(1) as pool:
-        with running(FakeBackend(), ServerSettings(), tuning=service_of(runs), drain_seconds=20) as url:
+        with running(
+            FakeBackend(), ServerSettings(), tuning=service_of(runs), drain_seconds=2 * TIMEOUT_S
+        ) as url:
             body = {"request_id": promise.request_id}
             poll = pool.submit(requests.post, f"{url}/api/v1/retrieve_future", json=body)
             time.sleep(0.3)
             start = time.monotonic()
-        assert time.monotonic() - start < 10
-        assert poll.result(5).status_code == 503
+        assert time.monotonic() - start < TIMEOUT_S
+        assert poll.result(TIMEOUT_S).status_code == 503

@@ -77,7 +77,7 @@ def running_ranks(compute: Callable[[Path], Any], folders: list[Path]) -> Iterat
         pipes.append(ours)
     yield pipes
     for process in processes:
-        process.join(60)
+        process.join(200)
         assert process.exitcode == 0
 
 

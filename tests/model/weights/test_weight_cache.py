@@ -5,6 +5,7 @@ import dataclasses
 import hashlib
 import json
 import logging
+import threading
 import time
 from collections.abc import Callable
 from functools import partial
@@ -278,8 +279,16 @@ def test_a_process_that_ends_waits_for_its_writer(
     at_exit, write = list[Callable[[], None]](), weight_cache.write_weight_file
     monkeypatch.setattr(atexit, "register", lambda call, *args: at_exit.append(partial(call, *args)))
     monkeypatch.setattr(weight_cache.WeightCache, "keep", KEEP)
-    monkeypatch.setattr(weight_cache, "write_weight_file", lambda *args: time.sleep(0.2) or write(*args))
+    may_write = threading.Event()
+
+    def write_slowly(*args: Any) -> None:
+        may_write.wait()
+        time.sleep(0.2)
+        write(*args)
+
+    monkeypatch.setattr(weight_cache, "write_weight_file", write_slowly)
     load(tied_llama(tmp_path), cache)
     assert not cached_files(cache)
+    may_write.set()
     at_exit[-1]()
     assert len(cached_files(cache)) == 1

@@ -11,6 +11,7 @@ from api.tinker.sampling.result import SampleCollector, SampleResult, to_json
 from inference.errors import BadRequest, ServerError, Unavailable
 from inference.events import Finished, PromptToken, Started, Token, TopLogprob
 from inference.prompt_scoring import PlaceScores, PromptScoring
+from tests.api.conftest import TIMEOUT_S
 from tests.fakes.fake_backend import FakeBackend, Script
 
 INFO = FakeBackend().info()
@@ -93,7 +94,7 @@ def collect(script: Script, options: SampleOptions) -> SampleResult | ServerErro
     stream = backend.generate(parse_sample(body(), INFO).generation)
     outcomes: queue.SimpleQueue[SampleResult | ServerError] = queue.SimpleQueue()
     SampleCollector(stream, options, outcomes.put).start()
-    outcome = outcomes.get(timeout=5)
+    outcome = outcomes.get(timeout=TIMEOUT_S)
     backend.close()
     assert stream.closed_at and outcomes.empty()
     return outcome

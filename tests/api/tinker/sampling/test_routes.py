@@ -7,6 +7,7 @@ import pytest
 from flask.testing import FlaskClient
 
 from api.tinker.sampling import samples
+from tests.api.conftest import TIMEOUT_S
 from tests.api.tinker.scripted_runs import ADAPTER, CHECKPOINT, SAMPLER, SESSION, SNAPSHOT, ScriptedRuns
 from tests.fakes.fake_backend import FakeBackend, say
 
@@ -23,10 +24,19 @@ def fetch(api: FlaskClient, request_id: str) -> Any:
     return api.post("/api/v1/retrieve_future", json={"request_id": request_id})
 
 
-def poll(api: FlaskClient, cursor: int = 0, timeout: float = 5.0, clone: int = 0, done: Any = ()) -> Any:
+def poll(
+    api: FlaskClient, cursor: int = 0, timeout: float = TIMEOUT_S, clone: int = 0, done: Any = ()
+) -> Any:
     target = {"type": "sampling_session", "sampling_session_id": SAMPLER, "cloned_sampler_id": clone}
     body = {"target": target, "prev_cursor": cursor, "timeout": timeout, "retrieved_request_ids": list(done)}
     return api.post("/api/v1/retrieve_futures", json=body).json
+
+
+def wait_for_ends(api: FlaskClient, num_ends: int) -> Any:
+    """What a poll reports once so many requests have ended."""
+    while len((reply := poll(api))["completions"]) < num_ends:
+        pass
+    return reply
 
 
 def test_a_sample_is_promised_and_fetched(api: FlaskClient) -> None:
@@ -75,7 +85,7 @@ def test_one_poll_reports_the_ends_of_a_session(api: FlaskClient) -> None:
     assert poll(api, timeout=0) == {"completions": [], "cursor": 0}
     for seq_id in (0, 1):
         fetch(api, sample(api, seq_id)["request_id"])
-    first = poll(api)
+    first = wait_for_ends(api, 2)
     ids = [f"{SAMPLER}:0", f"{SAMPLER}:1"]
     assert [each["request_id"] for each in first["completions"]] == ids
     assert {each["state"] for each in first["completions"]} == {"finished"}
@@ -124,7 +134,7 @@ def test_a_cancelled_request_fails_and_stops_to_sample(api: FlaskClient, fake_ba
 def test_a_poll_ends_with_its_timeout(api: FlaskClient) -> None:
     start = time.monotonic()
     poll(api, timeout=0.05)
-    assert 0.05 <= time.monotonic() - start < 5
+    assert 0.05 <= time.monotonic() - start < TIMEOUT_S
 
 
 @pytest.mark.parametrize("seq_id", [-1, None, 1 << 63])
@@ -143,7 +153,7 @@ def test_unfetched_results_are_bounded(
 ) -> None:
     monkeypatch.setattr(samples, "MAX_RESULT_BYTES", 3 * samples.FAILURE_BYTES)
     ids = [sample(api, seq_id)["request_id"] for seq_id in range(8)]
-    poll(api)
+    wait_for_ends(api, 8)
     ids.append(sample(api, 8)["request_id"])
     statuses = [fetch(api, request_id).status_code for request_id in ids]
     assert statuses[0] == 410 and statuses[-2:] == [200, 200]
