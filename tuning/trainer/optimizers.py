@@ -4,7 +4,8 @@ Knows parameters with gradients; not where the gradients come from.
 """
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -39,6 +40,11 @@ ADAM_RANGES: Mapping[str, tuple[Callable[[float], bool], str]] = {
     "grad_clip_norm": (lambda value: value >= 0, "at least 0"),
 }
 
+# Names of weights that do not decay, beside those of nn.LayerNorm: as in transformers,
+# Trainer.get_decay_parameter_names.
+UNDECAYED = re.compile(r"bias|layernorm|rmsnorm|(?:^|\.)norm(?:$|\.)|_norm(?:$|\.)")
+DECAYS = "decays"  # a key of the optimizer's groups
+
 OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
     "adamw": torch.optim.AdamW,  # decay decoupled from the gradient
     "adam": torch.optim.Adam,  # decay added to the gradient
@@ -60,8 +66,24 @@ def check_params(params: AdamParams) -> None:
             raise BadRequest(f"adam_params.{name}", f"must be {rule}, and finite", value)
 
 
-def create_optimizer(name: str, parameters: Iterable[nn.Parameter]) -> torch.optim.Optimizer:
-    return OPTIMIZERS[name](list(parameters), lr=0.0, fused=True)
+def undecayed_names(model: nn.Module, names: Iterable[str]) -> set[str]:
+    """Those of the weights of a model that do not decay: biases, and weights of norms."""
+    layer_norms = tuple(f"{name}." for name, each in model.named_modules() if isinstance(each, nn.LayerNorm))
+    return {name for name in names if UNDECAYED.search(name.lower()) or name.startswith(layer_norms)}
+
+
+def create_optimizer(
+    name: str, parameters: Mapping[str, nn.Parameter], undecayed: Collection[str] = ()
+) -> torch.optim.Optimizer:
+    """undecayed: names of the parameters to which no weight_decay applies."""
+    groups = [
+        {
+            "params": [weight for name, weight in parameters.items() if (name not in undecayed) is decays],
+            DECAYS: decays,
+        }
+        for decays in (True, False)
+    ]
+    return OPTIMIZERS[name](groups, lr=0.0, fused=True)
 
 
 def take_step(optimizer: torch.optim.Optimizer, params: AdamParams) -> float:
@@ -69,18 +91,23 @@ def take_step(optimizer: torch.optim.Optimizer, params: AdamParams) -> float:
 
     Returns the norm before clipping. A parameter without a gradient has the gradient 0: its moments decay.
     """
-    group = optimizer.param_groups[0]
-    for weight in group["params"]:
+    weights = [weight for group in optimizer.param_groups for weight in group["params"]]
+    for weight in weights:
         if weight.grad is None:
             weight.grad = torch.zeros_like(weight)
-    norm = nn.utils.clip_grad_norm_(group["params"], params.grad_clip_norm or NO_CLIPPING).item()  # sync
+    norm = nn.utils.clip_grad_norm_(weights, params.grad_clip_norm or NO_CLIPPING).item()  # sync
     if math.isfinite(norm):
-        group.update(lr=params.learning_rate, weight_decay=params.weight_decay)
-        if "betas" in group:
-            group.update(betas=(params.beta1, params.beta2), eps=params.eps)
+        for group in optimizer.param_groups:
+            set_params(group, params)
         change_weights(optimizer)
     optimizer.zero_grad()
     return norm
+
+
+def set_params(group: dict[str, Any], params: AdamParams) -> None:
+    group.update(lr=params.learning_rate, weight_decay=params.weight_decay if group[DECAYS] else 0.0)
+    if "betas" in group:
+        group.update(betas=(params.beta1, params.beta2), eps=params.eps)
 
 
 def change_weights(optimizer: torch.optim.Optimizer) -> None:
@@ -96,25 +123,25 @@ def change_weights(optimizer: torch.optim.Optimizer) -> None:
 
 def num_steps(optimizer: torch.optim.Optimizer) -> int:
     """Steps of an Adam optimizer that change the moments of its parameters."""
-    states = [optimizer.state[parameter] for parameter in optimizer.param_groups[0]["params"]]
-    return max((int(state["step"]) for state in states if "step" in state), default=0)
+    return max((int(state["step"]) for state in optimizer.state.values() if "step" in state), default=0)
 
 
-def optimizer_tensors(optimizer: torch.optim.Optimizer, names: Iterable[str]) -> dict[str, Tensor]:
+def optimizer_tensors(
+    optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter]
+) -> dict[str, Tensor]:
     """The optimizer's state, by the parameter's name and the state's, such as exp_avg."""
-    parameters = optimizer.param_groups[0]["params"]
     return {
         f"{name}:{key}": value
-        for name, parameter in zip(names, parameters, strict=True)
+        for name, parameter in parameters.items()
         for key, value in optimizer.state[parameter].items()
     }
 
 
 def restore_optimizer(
-    optimizer: torch.optim.Optimizer, names: Iterable[str], tensors: Mapping[str, Tensor]
+    optimizer: torch.optim.Optimizer, parameters: Mapping[str, nn.Parameter], tensors: Mapping[str, Tensor]
 ) -> None:
     """Give the optimizer the state that optimizer_tensors returned. Raises BadRequest."""
-    for name, parameter in zip(names, optimizer.param_groups[0]["params"], strict=True):
+    for name, parameter in parameters.items():
         state: dict[str, Any] = {
             key.rpartition(":")[2]: value for key, value in tensors.items() if key.rpartition(":")[0] == name
         }

@@ -35,6 +35,7 @@ from tuning.trainer.optimizers import (
     optimizer_tensors,
     restore_optimizer,
     take_step,
+    undecayed_names,
 )
 from tuning.trainer.pass_result import ComputedBatch, PassResult, collect
 from tuning.trainer.run_files import OPTIMIZER_FILE
@@ -169,8 +170,9 @@ class Trainer:
         try:
             weights.activate()
             parameters = weights.parameters()
+            undecayed = undecayed_names(self.base.causal, parameters)
             run = TrainingRun(
-                weights, optimizer, parameters, create_optimizer(optimizer, parameters.values())
+                weights, optimizer, parameters, create_optimizer(optimizer, parameters, undecayed)
             )
             self._set_checkpointing()
         except BaseException:
