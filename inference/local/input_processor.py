@@ -55,7 +55,7 @@ class InputProcessor:
 
         Raises BadRequest, TooLong.
         """
-        return self._check_length(self._encode_prompt(request)[-truncation(request) :], request)
+        return self._check_token_ids(self._encode_prompt(request)[-truncation(request) :], request)
 
     def texts_token_ids(
         self, texts: Sequence[str], add_special_tokens: bool | None = None
@@ -68,9 +68,9 @@ class InputProcessor:
             return [self.prompt_token_ids(request) for request in requests]
         prompts = [self._prompt_text(request, self.max_chars)[0].text for request in requests]
         batch = self._tokenizer.encode_batch(prompts, self._adds_special_tokens(requests[0]))
-        return [self._check_length(ids, request) for ids, request in zip(batch, requests, strict=True)]
+        return [self._check_token_ids(ids, request) for ids, request in zip(batch, requests, strict=True)]
 
-    def _check_length(self, token_ids: tuple[int, ...], request: GenerationRequest) -> tuple[int, ...]:
+    def _check_token_ids(self, token_ids: tuple[int, ...], request: GenerationRequest) -> tuple[int, ...]:
         if not token_ids:
             raise BadRequest("prompt", "is empty: it must have at least one token")
         max_tokens = self.context if self.is_encoder_decoder or request.max_tokens == 0 else self.context - 1
@@ -83,7 +83,19 @@ class InputProcessor:
                 len(token_ids),
                 f"may have at most {self.max_input_tokens} tokens",
             )
+        if self.vocabulary.size > self.vocab:
+            self._check_vocabulary(token_ids, prompt_field(request))
         return token_ids
+
+    def _check_vocabulary(self, token_ids: Sequence[int], field: str) -> None:
+        """Raise BadRequest for a token that the tokenizer has and the model lacks."""
+        for token_id in token_ids:
+            if token_id >= self.vocab:
+                token = self.vocabulary.text(token_id)
+                rule = (
+                    f"has the token {token!r}, which is not in the model's vocabulary (0 to {self.vocab - 1})"
+                )
+                raise BadRequest(field, rule, token_id)
 
     def tokenize(self, request: GenerationRequest) -> Tokenized:
         """The prompt's ids, each with its characters. The prompt may exceed the context."""

@@ -68,6 +68,20 @@ def test_ids_outside_the_vocabulary_are_refused(ids: Any) -> None:
         prompts(LLAMA).prompt_token_ids(GenerationRequest(ids))
 
 
+@pytest.mark.parametrize("prompt", ["the<new>", [Message("user", "the<new>")]])
+def test_a_token_that_the_model_lacks_is_refused_by_its_name(prompt: Any) -> None:
+    words = tokenizer_with("$A")
+    words.add_special_tokens({"additional_special_tokens": ["<new>"]})
+    new = words.convert_tokens_to_ids("<new>")
+    processor = InputProcessor(
+        Vocabulary(words), context=64, vocab=new, is_encoder_decoder=False, special_tokens_in="all"
+    )
+    with pytest.raises(
+        BadRequest, match=rf"has the token '<new>', which is not in .* \(0 to {new - 1}\), got {new}"
+    ):
+        processor.prompt_token_ids(GenerationRequest(prompt))
+
+
 def test_an_empty_prompt_is_refused() -> None:
     with pytest.raises(BadRequest, match="prompt is empty"):
         prompts(LLAMA).prompt_token_ids(GenerationRequest([]))
