@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
-from inference.model.quantization.packed_tensor import PackedWeight, expert_of
+from inference.model.quantization.packed_tensor import PackedExperts, PackedWeight, expert_of
 
 LARGE = 1 << 23  # values of a weight that is unpacked some rows at a time
 
@@ -29,7 +29,7 @@ class Dequantized(TorchFunctionMode):
         expert = expert_of(*args) if func is Tensor.__getitem__ else None
         if expert is not None:
             return expert
-        if func in BY_ROWS and (result := BY_ROWS[func](*args, **(kwargs or {}))) is not None:
+        if func in IN_SLICES and (result := IN_SLICES[func](*args, **(kwargs or {}))) is not None:
             return result
         with torch._C.DisableTorchFunctionSubclass():
             return func(*args, **(kwargs or {}))
@@ -71,8 +71,15 @@ def embedding_by_rows(
     return result
 
 
-# torch function → the same with a few rows of a large weight at a time; None for calls without one.
-BY_ROWS: Mapping[Any, Callable[..., Tensor | None]] = {
+def bmm_by_experts(input: Tensor, stack: Tensor) -> Tensor | None:
+    if not isinstance(stack, PackedExperts):
+        return None
+    return torch.stack([rows @ expert.values() for rows, expert in zip(input, stack.members, strict=True)])
+
+
+# torch function → the same with a few rows of a large weight, or one expert, at a time; None: another call.
+IN_SLICES: Mapping[Any, Callable[..., Tensor | None]] = {
     functional.linear: linear_by_rows,
     functional.embedding: embedding_by_rows,
+    torch.bmm: bmm_by_experts,
 }

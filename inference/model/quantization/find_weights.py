@@ -21,6 +21,8 @@ MATRIX, STACK = 2, 3  # dimensions of a weight, and of the weights of a layer's 
 ROUTERS = frozenset({"gate", "router", "classifier", "shared_expert_gate"})
 # An attribute of transformers' expert modules: whether their weights are (experts, inputs, outputs).
 EXPERTS = "is_transposed"
+# The same for those without the attribute, by the name of their class.
+IS_TRANSPOSED = {"Llama4TextExperts": True}
 SMALL_DIM = 64  # a weight with fewer outputs or inputs is SMALL
 
 
@@ -84,12 +86,14 @@ def find_weights(model: Any, device: str = "cpu") -> Iterator[FoundWeight]:
             is_router = any(names[module].rpartition(".")[2] in ROUTERS for module in users)
             role, bias = role_of(weight, head, bool(users), is_router), next(iter(biases.values()), None)
             yield FoundWeight(full_name(names, owners), weight, owners, role, True in is_transposed, bias)
-        elif (
-            weight.dim() == STACK
-            and (is_transposed_stack := getattr(owners[0][0], EXPERTS, None)) is not None
-        ):
+        elif weight.dim() == STACK and (is_transposed_stack := is_transposed_in(owners[0][0])) is not None:
             name = full_name(names, owners)
             yield FoundWeight(name, weight, owners, WeightRole.EXPERTS, is_transposed_stack, None)
+
+
+def is_transposed_in(module: nn.Module) -> bool | None:
+    """Whether the weights of an experts module are (experts, inputs, outputs); None for another module."""
+    return getattr(module, EXPERTS, IS_TRANSPOSED.get(type(module).__name__))
 
 
 def full_name(names: Mapping[nn.Module, str], owners: Sequence[Owner]) -> str:

@@ -212,11 +212,30 @@ def expert_of(stack: Tensor, index: Any) -> Tensor | None:
     return stack.members[int(index)] if number and torch.as_tensor(index).dim() == 0 else None
 
 
+def bmm(input: Tensor, stack: Tensor) -> Tensor | None:
+    """torch.bmm of input (experts, T, inputs), as Llama 4 multiplies it with all experts."""
+    if not isinstance(stack, PackedExperts):
+        return None
+    products = [product_of(rows, member) for rows, member in zip(input, stack.members, strict=True)]
+    return None if any(each is None for each in products) else torch.stack(products)  # type: ignore[arg-type]
+
+
+def product_of(rows: Tensor, expert: PackedWeight) -> Tensor | None:
+    """matmul. On a CPU the rows of zeros, of tokens that the expert does not have, are not multiplied."""
+    if rows.device.type != "cpu" or (rows.requires_grad and torch.is_grad_enabled()):
+        return matmul(rows, expert)
+    is_used = rows.any(-1)
+    if (products := matmul(rows[is_used], expert)) is None:
+        return None
+    return rows.new_zeros(len(rows), expert.shape[1]).masked_scatter_(is_used[:, None], products)
+
+
 # torch function → native implementation, which returns None for calls that it does not support.
 RULES: Mapping[Any, Callable[..., Tensor | None]] = {
     functional.linear: linear,
     functional.embedding: embedding,
     torch.addmm: addmm,
+    torch.bmm: bmm,
     torch.matmul: matmul,
     Tensor.matmul: matmul,
     Tensor.__matmul__: matmul,

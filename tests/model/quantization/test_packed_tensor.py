@@ -128,3 +128,16 @@ def test_an_expert_of_a_stack_is_multiplied_natively(plain: Tensor) -> None:
     with Dequantized():
         assert torch.equal(functional.linear(x, stack[2]), functional.linear(x, plain + 2))
     assert stack.num_unpacked == 4 and [num_uses(weight) for weight in weights] == [0, 2, 0]
+
+
+@torch.no_grad()
+def test_a_stack_is_multiplied_expert_by_expert_without_rows_of_zeros(plain: Tensor) -> None:
+    experts = [plain + place for place in range(3)]
+    stack = PackedExperts([native_weight(each, transposed=True) for each in experts])
+    x = torch.randn(3, 4, INPUTS)
+    x[1], x[2, 1:3] = 0, 0
+    expected = torch.bmm(x, torch.stack([each.T for each in experts]))
+    assert torch.allclose(torch.bmm(x, stack), expected, atol=1e-6) and not stack.num_unpacked
+    with Dequantized():
+        assert torch.allclose(torch.bmm(x, stack), expected, atol=1e-6)
+    assert [member.matrix.num_rows for member in stack.members] == [4, 0, 2]  # type: ignore[attr-defined]

@@ -27,7 +27,7 @@ from tests.tiny_models.families import CONTEXT, tiny
 
 EXACT, PLENTY = 1e-3, 1 << 24
 WIDE = {"hidden_size": 64, "intermediate_size": 128}
-EXPERTS = ["mixtral", "gpt_oss", "deepseek_v3", "qwen3_next"]
+EXPERTS = ["mixtral", "gpt_oss", "deepseek_v3", "qwen3_next", "llama4_text"]
 SHAPES = {"gpt2": {"n_embd": 64}, "bloom": {"hidden_size": 64}, "t5": {"d_model": 64, "d_ff": 128}}
 
 

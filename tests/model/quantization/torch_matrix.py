@@ -10,13 +10,13 @@ from inference.native.structs import NativeDtype
 
 
 class TorchMatrix:
-    """Counts its matmuls and look-ups in `used`."""
+    """Counts its matmuls and look-ups in `used`, and the rows that it multiplied in `num_rows`."""
 
     def __init__(self, weight: Tensor, kind: NativeDtype, bias: Tensor | None = None) -> None:
         self.kind = kind
         self.weight = weight.detach().float().clone()
         self.bias = None if bias is None else bias.detach().float()
-        self.used = 0
+        self.used = self.num_rows = 0
 
     @property
     def device(self) -> torch.device:
@@ -24,6 +24,7 @@ class TorchMatrix:
 
     def linear(self, x: Tensor) -> Tensor:
         self.used += 1
+        self.num_rows += x.shape[:-1].numel()
         return linear(x.float(), self.weight, self.bias).to(x.dtype)
 
     def rows(self, ids: Tensor) -> Tensor:
