@@ -37,6 +37,9 @@ class SlidingWindow:
     def __str__(self) -> str:
         return "no window" if self.width is None else f"a window of {self.width}"
 
+    def __radd__(self, scores: object) -> object:
+        raise UnsupportedModel("the model adds the attention mask to its scores itself")
+
 
 NAME = "hearth_paged"  # has no registered mask function, so transformers builds no mask
 PROBE = "hearth_probe"  # as NAME, with a mask function that shows the pattern of each layer

@@ -14,21 +14,24 @@ from inference.model.batch import Runner
 from inference.model.kv_cost import KVCost
 from inference.model.load.rope import freeze_frequencies
 from inference.model.paged.kv_pool import AUTO
-from inference.model.quantization.error import QuantError
+from inference.model.paged.rounded_attention import rounded_reference
+from inference.model.quantization.error import QuantError, measure_quant_error
+from inference.model.quantization.quantize import WARN_ERROR
 from inference.model.quantization.schemes import UNQUANTIZED, Quantization
 from inference.model.reference import COLUMNS, ROWS, Reference
 from inference.model.runner_selection.requirements import ANY_RUNNER, RunnerLimits, RunnerRules, RunnerSize
 from inference.model.runner_selection.runner_options import runner_options, supports_fused
 from inference.model.runner_selection.runner_trials import Candidate, RunnerTrials
 from inference.model.uncached.runner import UncachedRunner
-from inference.model.weights.prepare_weights import MakeReference, prepare_weights
+from inference.model.weights.prepare_weights import (
+    QUANTIZED_TOLERANCE,
+    MakeReference,
+    Prepared,
+    prepare_weights,
+    tolerance_of,
+)
 
 log = logging.getLogger(__name__)
-
-# Largest accepted error of a runner with keys and values in 8 bits, in standard deviations of the logits:
-# small random models have 0.1 at most, experts that a router chooses otherwise add to it. A wrong runner is
-# off by several. That native code reads 8 bits as torch does is verified far more closely (fused/verify.py).
-INT8_KV_TOLERANCE = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,15 +77,16 @@ def select_runner(
         needs_packing="fused" in rules.kinds and supports_fused(model),
         make_reference=make_reference,
     )
+    if rules.kv_dtype != AUTO and prepared.is_causal and model.device.type == "cpu":
+        prepared = with_rounded_kv(model, prepared)
     reference, tolerance = prepared.reference, prepared.tolerance
     options = runner_options(model, limits, rules, tolerance, reference.errors) if prepared.is_causal else ()
-    accepted_error = tolerance if rules.kv_dtype == AUTO else max(tolerance, INT8_KV_TOLERANCE)
 
     def fits(candidate: Candidate) -> bool:
         required_bytes = candidate.kv_cost.required_bytes(limits.of_pages(candidate.page_size))
         return required_bytes <= limits.kv_memory_bytes
 
-    trials = RunnerTrials(reference, accepted_error, limits.context)
+    trials = RunnerTrials(reference, tolerance, limits.context)
     best = trials.fastest_correct([*options], fits) if rules.timed else trials.first_correct(options)
     if best is None:
         check_may_run_uncached(model, rules)
@@ -90,6 +94,17 @@ def select_runner(
     else:
         selected = with_memory(model, best, limits)
     return replace(selected, quant_error=prepared.quant_error)
+
+
+def with_rounded_kv(model: PreTrainedModel, prepared: Prepared) -> Prepared:
+    """The same weights, with the logits of keys and values in 8 bits, whose loss is logged."""
+    reference = rounded_reference(model)
+    reference.errors, reference.choices = prepared.reference.errors, prepared.reference.choices
+    error = measure_quant_error(prepared.reference.logits, reference.logits)
+    log_error = log.warning if error.max_error > WARN_ERROR else log.info
+    log_error("%s: keys and values in 8 bits: %s", model.config.model_type, error)
+    tolerance = max(prepared.tolerance, tolerance_of(reference, QUANTIZED_TOLERANCE))
+    return replace(prepared, reference=reference, tolerance=tolerance)
 
 
 def check_may_run_uncached(model: PreTrainedModel, rules: RunnerRules) -> None:

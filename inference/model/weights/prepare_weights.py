@@ -83,14 +83,20 @@ def prepare_weights(
     dtype_tolerance = HALF_PRECISION_TOLERANCE.get(model.dtype, FLOAT32_TOLERANCE)
     on_gpu = model.device.type == "cuda"
     is_rounded = rounds_activations(model) or (quant_error and not on_gpu)
-    least, most = QUANTIZED_TOLERANCE if is_rounded else dtype_tolerance
-    noise = reference.rounding_noise * (NOISE_ON_GPU if on_gpu else NOISE)
-    tolerance = min(max(least, noise), most)
+    bounds = QUANTIZED_TOLERANCE if is_rounded else dtype_tolerance
+    tolerance = tolerance_of(reference, bounds)
     if on_gpu and not quant_error:
         merge_projections.merge_and_verify(model, reference, tolerance)
     elif timed and not quant_error and not file:
         use_packed_weights(model, reference, tolerance, required=needs_packing)
-    return Prepared(reference, tolerance, reference.rounding_noise <= most, quant_error)
+    return Prepared(reference, tolerance, reference.rounding_noise <= bounds[1], quant_error)
+
+
+def tolerance_of(reference: Reference, bounds: tuple[float, float]) -> float:
+    """The largest accepted error of a runner, within the bounds."""
+    noise = NOISE_ON_GPU if reference.model.device.type == "cuda" else NOISE
+    least, most = bounds
+    return min(max(least, noise * reference.rounding_noise), most)
 
 
 def build_reference(model: PreTrainedModel, make_reference: MakeReference) -> Reference:
