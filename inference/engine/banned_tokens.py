@@ -16,6 +16,8 @@ NO_ALLOWED_TOKEN_MESSAGE = (
     "every token: relax one of them"
 )
 
+DEAD_END_MESSAGE = "the response format allows no token behind the answer so far ({}): simplify it"
+
 
 class BannedTokens:
     """The tokens that a request's bad_words_ids and allowed_token_ids ban or allow.

@@ -37,6 +37,11 @@ class Matcher(Protocol):
         """Accept a token that `token_bitmask` allows."""
         ...
 
+    @property
+    def failure(self) -> str:
+        """Why `token_bitmask` allows no token; empty if it allows one."""
+        ...
+
 
 class LogitsProcessor(NamedTuple):
     """A change of the logits that some requests ask for.

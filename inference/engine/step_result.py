@@ -7,11 +7,11 @@ from math import isfinite
 
 import torch
 
-from inference.engine.banned_tokens import NO_ALLOWED_TOKEN_MESSAGE
+from inference.engine.banned_tokens import DEAD_END_MESSAGE, NO_ALLOWED_TOKEN_MESSAGE
 from inference.engine.build_batch import PreparedBatch
 from inference.engine.pooled_sum import PooledSum, add_chunks
 from inference.engine.sampling.sampler import NAN_LOGITS, NO_ALLOWED_TOKEN, SampledToken, advance_matchers
-from inference.engine.sequence import Sequence
+from inference.engine.sequence import Matcher, Sequence
 from inference.engine.step_output import PromptLogprob
 from inference.errors import BadRequest, Internal, ServerError
 
@@ -56,7 +56,7 @@ def add_sampled_tokens(
             tokens = accepted_drafts(tokens, result.sequence)
         result.sampled_tokens = tokens
         if tokens and tokens[0].id < 0:
-            result.error = error_for(tokens[0].id)
+            result.error = error_for(tokens[0].id, result.sequence.matcher)
         elif result.sequence.matcher is not None:
             advance_matcher(result)
 
@@ -103,8 +103,12 @@ def add_pooled_sums(
             result.error = error_for(NAN_LOGITS)
 
 
-def error_for(token_id: int) -> ServerError:
-    """The error of a sequence that got no token: token_id is NO_ALLOWED_TOKEN or NAN_LOGITS."""
+def error_for(token_id: int, matcher: Matcher | None = None) -> ServerError:
+    """The error of a sequence that got no token: token_id is NO_ALLOWED_TOKEN or NAN_LOGITS.
+
+    matcher: of the sequence; None: it has none.
+    """
     if token_id == NO_ALLOWED_TOKEN:
-        return BadRequest("", NO_ALLOWED_TOKEN_MESSAGE)
+        reason = matcher.failure if matcher else ""
+        return BadRequest("", DEAD_END_MESSAGE.format(reason) if reason else NO_ALLOWED_TOKEN_MESSAGE)
     return Internal("the model's output for this request is not a number")

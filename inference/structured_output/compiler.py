@@ -67,10 +67,15 @@ class GrammarMatcher:
         """A matcher in the same state, for another answer to the request."""
         return GrammarMatcher(self._automaton.deep_copy(), self._vocab_size)
 
+    @property
+    def failure(self) -> str:
+        """As Matcher.failure: a limit that is exceeded, or a dead end, where llguidance found no way on."""
+        return error_reason(self._automaton.get_error()) if self._automaton.is_error() else ""
+
     def _has_failed(self) -> bool:
-        if self._automaton.is_error():
-            log.warning("event=constraint_failed error=%r", error_reason(self._automaton.get_error()))
-        return self._automaton.is_error()
+        if failure := self.failure:
+            log.warning("event=constraint_failed error=%r", failure)
+        return bool(failure)
 
 
 class GrammarCompiler:

@@ -31,6 +31,7 @@ class AllowEverything:
     """A matcher that allows every token and records those it advances by."""
 
     token_ids: list[int] = field(default_factory=list)
+    failure: str = ""
 
     def token_bitmask(self) -> None:
         return None

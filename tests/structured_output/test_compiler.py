@@ -124,6 +124,13 @@ def test_a_finished_grammar_allows_only_stop_tokens(writer: RandomWriter) -> Non
     assert set(allowed_ids(matcher)) == writer.ends
 
 
+def test_a_matcher_that_allows_no_token_says_why(writer: RandomWriter) -> None:
+    matcher = writer.compiler.compile(Constraint("regex", "ab"))
+    assert matcher.token_bitmask().any() and not matcher.failure
+    matcher.advance(writer.tokenizer.encode("b")[0])
+    assert not matcher.token_bitmask().any() and matcher.failure
+
+
 def test_a_copy_advances_independently(writer: RandomWriter) -> None:
     matcher = writer.compiler.compile(Constraint("choice", ["a", "b"]))
     other = matcher.copy()

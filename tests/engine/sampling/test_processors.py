@@ -36,6 +36,7 @@ class AllowOnly:
 
     ids: tuple[int, ...]
     words: int = (WIDTH + 31) // 32
+    failure: str = ""
 
     def token_bitmask(self) -> torch.Tensor:
         bits = [sum(1 << id % 32 for id in self.ids if id // 32 == word) for word in range(self.words)]

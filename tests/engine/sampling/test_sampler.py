@@ -32,6 +32,8 @@ GREEDY = Sampling(greedy=True)
 class AllowListed:
     """A matcher that allows some ids and records the ids it advances by."""
 
+    failure = ""
+
     def __init__(self, *ids: int) -> None:
         self.mask = torch.zeros((WIDTH + 31) // 32, dtype=torch.int32)
         self.advanced_ids: list[int] = []
