@@ -17,6 +17,9 @@ REQUEST_LOG = "hearth.request_log"  # RequestLog: set by the app, for equal refu
 PERMIT = "hearth.permit"  # Permit: reserved for the request before the app runs
 RECEIVED = "hearth.received"  # float: time.perf_counter() after the last byte; in the scope's extensions too
 DRAINING = "hearth.draining"  # float: seconds until the server, which is shutting down, exits
+# dict: what the app remembers of a WebSocket; the request is its handshake or a message. In the scope's
+# extensions too.
+MESSAGE_STATE = "hearth.message_state"
 
 ABORT = "hearth.abort"  # in the scope's extensions: function that drops the connection and its unsent bytes
 
@@ -33,6 +36,7 @@ def make_environ(scope: dict[str, Any], body: BinaryIO) -> dict[str, Any]:
     client, client_port = (scope["client"] or ("", 0))[:2]
     length = body.seek(0, io.SEEK_END)
     body.seek(0)
+    extensions = scope.get("extensions", {})
     return {
         "REQUEST_METHOD": scope["method"],
         "SCRIPT_NAME": "",
@@ -55,7 +59,8 @@ def make_environ(scope: dict[str, Any], body: BinaryIO) -> dict[str, Any]:
         "wsgi.multiprocess": False,
         "wsgi.run_once": False,
         HANDOVER: True,
-        RECEIVED: scope.get("extensions", {}).get(RECEIVED) or time.perf_counter(),
+        RECEIVED: extensions.get(RECEIVED) or time.perf_counter(),
+        MESSAGE_STATE: extensions.get(MESSAGE_STATE),
         **header_environ(scope["headers"]),
     }
 

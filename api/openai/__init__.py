@@ -21,6 +21,8 @@ from api.openai.protocol.embeddings import EMBED, EmbeddingRequest, EmbeddingRes
 from api.openai.protocol.errors import ErrorResponse
 from api.openai.protocol.tokenize import TOKENIZE
 from api.openai.responses import count_input_tokens, create_response, stored_routes
+from api.openai.responses.compaction import COMPACT, compact
+from api.openai.responses.connection import render_error
 from api.openai.responses.protocol import COUNT_INPUT_TOKENS, RESPOND
 from api.openai.routes import CompletionRoutes
 from api.openai.stored import StoredRoute
@@ -66,7 +68,7 @@ def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     adapter_routes.install_adapters(blueprint, PREFIX)
     for prefix in (PREFIX, LLAMA_STACK_PREFIX):
         adapter_routes.install_delete(blueprint, prefix)
-    render_errors(blueprint, error_before_start)
+    render_errors(blueprint, render_error)
     return blueprint
 
 
@@ -105,5 +107,6 @@ def _post_views(models: Models, settings: ServerSettings) -> dict[str, View]:
         "/responses/input_tokens": attach_operation(
             partial(count_input_tokens, models, settings), COUNT_INPUT_TOKENS
         ),
+        "/responses/compact": attach_operation(partial(compact, models, settings), COMPACT),
         "/embeddings": attach_operation(partial(create_embedding, models), EMBED),
     }

@@ -71,7 +71,7 @@ def envelope(error: ServerError) -> ErrorResponse:
         message=_message(error),
         type=own_type or error_type(error.status),
         param=(error.field or None) if isinstance(error, BadRequest) else None,
-        code=CONTEXT_CODE if exceeds_context else error.status,
+        code=CONTEXT_CODE if exceeds_context else getattr(error, "code", error.status),
     )
     return ErrorResponse(
         info, TGI_TYPES.get(error.status, "validation" if error.status < 500 else "generation")

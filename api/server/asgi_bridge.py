@@ -27,6 +27,7 @@ from api.server.held_bodies import HeldBodies, HeldBody
 from api.server.refusal_cache import RefusalCache
 from api.server.request_body import ClientDisconnected, Receive, read_body
 from api.server.response_sender import Headers, ResponseSender, Send, encode_headers
+from api.server.web_socket import WebSocket
 from api.wsgi_environ import ABORT, DRAINING, PERMIT, REFUSED, is_small, make_environ
 from inference.errors import ServerError, Unavailable
 from inference.process.memory.malloc import trim_heap
@@ -77,6 +78,9 @@ class Bridge:
         self.large_workers = ThreadPoolExecutor(NUM_LARGE_WORKERS, thread_name_prefix="http-large")
 
     async def __call__(self, scope: dict[str, Any], receive: Receive, send: Send) -> None:
+        if scope["type"] == "websocket":
+            await WebSocket(scope, receive, send, self).run()
+            return
         abort = scope["extensions"][ABORT]
         if self.closed:
             abort()

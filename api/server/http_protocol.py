@@ -28,6 +28,7 @@ MAX_LENGTH_DIGITS = 20  # of 64 bits; the parser skips zeros in front, and Pytho
 WRITE_STALL_S = 60.0  # a client that reads nothing for this long while the write buffer is full is dropped
 LINGER_S = 1.0  # wait before closing a refused connection, so that the client receives the error
 
+WEB_SOCKET_PATH = b"/responses"  # the end of each path that can be one
 HTTP_VERSIONS = ("1.0", "1.1")
 
 
@@ -151,6 +152,7 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self._stop_header_timer()
         if refusal := self._refusal_of_headers():
             raise RefusedHeaders(refusal)
+        self.scope["method"] = self.parser.get_method().decode("ascii")
         if not self.parser.should_upgrade():
             is_old = self.parser.get_http_version() == "1.0"
             self.expect_100_continue = self.expect_100_continue and not is_old  # RFC 9110, 10.1.1
@@ -183,6 +185,12 @@ class LimitedHttpProtocol(HttpToolsProtocol):
         self.scope["extensions"][RECEIVED] = time.perf_counter()  # type: ignore[assignment]
         if not self.parser.should_upgrade():
             super().on_message_complete()
+
+    def _should_upgrade(self) -> bool:
+        """Whether the connection becomes a WebSocket."""
+        path = self.url.partition(b"?")[0]
+        is_request = self.parser.get_method() == b"GET" and self._idle() and path.endswith(WEB_SOCKET_PATH)
+        return is_request and super()._should_upgrade()
 
     def _unsupported_upgrade_warning(self) -> None:
         """Parse the request again without its Upgrade header. uvicorn calls this when the parser stops there.

@@ -34,6 +34,9 @@ class JoinedWrites(asyncio.Transport):
     def is_closing(self) -> bool:
         return self._transport.is_closing()
 
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._transport.set_protocol(protocol)
+
     def get_extra_info(self, name: str, default: Any = None) -> Any:
         return self._transport.get_extra_info(name, default)
 

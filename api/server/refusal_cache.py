@@ -13,7 +13,7 @@ from typing import Any
 from api.hooks.request_log import RequestLog, make_request_id
 from api.server.app_response import AppResponse
 from api.server.response_sender import Headers
-from api.wsgi_environ import RECEIVED, REFUSED, REQUEST_LOG, make_environ
+from api.wsgi_environ import MESSAGE_STATE, RECEIVED, REFUSED, REQUEST_LOG, make_environ
 from inference.errors import ServerError
 
 MAX_REFUSALS = 256
@@ -78,4 +78,5 @@ class RefusalCache:
 def head_of(scope: dict[str, Any], error: ServerError) -> Key:
     """All that a refusal can depend on but the body."""
     headers = tuple(header for header in scope["headers"] if header[0] not in OTHER_HEADERS)
-    return scope["method"], scope["raw_path"], scope["query_string"], headers, type(error), error.message
+    target = scope["method"], scope["raw_path"], scope["query_string"], MESSAGE_STATE in scope["extensions"]
+    return *target, headers, type(error), error.message

@@ -19,6 +19,7 @@ import uvicorn
 from api.server.asgi_bridge import Bridge, Wsgi
 from api.server.early_checks import EarlyChecks
 from api.server.http_protocol import LimitedHttpProtocol
+from api.server.web_socket import MAX_MESSAGE_BYTES, WebSocketProtocol
 from inference.models import Models
 from inference.process.listen_address import PORT_OPTION, is_unix_socket
 from inference.process.memory.heap_trimmer import trimming_heap
@@ -120,7 +121,9 @@ class HttpServer:
             uvicorn.Config(
                 self.bridge,
                 http=LimitedHttpProtocol,
-                ws="none",
+                ws=WebSocketProtocol,
+                ws_max_size=MAX_MESSAGE_BYTES,
+                ws_per_message_deflate=False,
                 lifespan="off",
                 log_config=None,
                 log_level=logging.ERROR,

@@ -6,15 +6,17 @@ A request names earlier turns by previous_response_id or conversation, and singl
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 from msgspec import structs
 
 from api.body import json_body
 from api.body.json_body import to_struct
 from api.openai.errors import InvalidParameter
+from api.openai.responses.connection import take_last_response
 from api.openai.responses.input_items import to_chat_messages
 from api.openai.responses.protocol import InputItem, ResponsesRequest
+from api.openai.responses.stored_items import to_stored_items
 from api.openai.stored import run_query
 from api.store.context import context_of_conversation, context_of_response, find_items
 from api.store.tables import StoredItem
@@ -24,20 +26,31 @@ REFERENCE = "item_reference"
 CONTEXT_FIELDS = ("previous_response_id", "conversation")
 
 
+class UnknownPreviousResponse(NotFound):
+    code: ClassVar[str] = "previous_response_not_found"  # OpenAI's
+
+
 @dataclass(frozen=True, slots=True)
 class ResponseContext:
     """A request with its whole input.
 
     body              the request; its input begins with the items of earlier turns
+    earlier_items     the items of earlier turns
     new_items         JSON of the items that the request adds to them
     conversation_id   id of the conversation that the response continues
     conversation_end  number of the conversation's last item before this response
     """
 
     body: ResponsesRequest
+    earlier_items: list[StoredItem]
     new_items: list[dict[str, Any]]
     conversation_id: str | None = None
     conversation_end: int = 0
+
+    @property
+    def all_items(self) -> list[StoredItem]:
+        """The items of earlier turns and of the request."""
+        return [*self.earlier_items, *to_stored_items(self.new_items)]
 
 
 def resolve_context(body: ResponsesRequest) -> ResponseContext:
@@ -52,7 +65,7 @@ def resolve_context(body: ResponsesRequest) -> ResponseContext:
     earlier_items: list[StoredItem] = []
     conversation_id, end = body.conversation_id, 0
     if body.previous_response_id is not None:
-        earlier_items = run_query(context_of_response, body.previous_response_id)
+        earlier_items = _items_up_to(body.previous_response_id)
     elif conversation_id is not None:
         earlier_items, end = run_query(context_of_conversation, conversation_id)
     if earlier_items or new_items is not sent_items:
@@ -60,8 +73,30 @@ def resolve_context(body: ResponsesRequest) -> ResponseContext:
     if earlier_items:
         to_chat_messages(body)  # errors name the items by their place in the request
         values = [json.loads(item.value) for item in earlier_items]
+        _check_call_ids(values, new_items)
         body = structs.replace(body, input=_to_input_items([*values, *new_items]))
-    return ResponseContext(body, new_items, conversation_id, end)
+    return ResponseContext(body, earlier_items, new_items, conversation_id, end)
+
+
+def _items_up_to(id: str) -> list[StoredItem]:
+    """All items up to the end of a response. Raises UnknownPreviousResponse, InvalidParameter."""
+    try:
+        return take_last_response(id) or run_query(context_of_response, id)
+    except NotFound as error:
+        raise UnknownPreviousResponse(error.message) from None
+
+
+def _check_call_ids(earlier_items: list[dict[str, Any]], new_items: list[dict[str, Any]]) -> None:
+    """Raises InvalidParameter for the output of a call that is not among the items, in OpenAI's words."""
+    calls = {item.get("call_id") for item in (*earlier_items, *new_items) if not _is_output(item)}
+    for item in filter(_is_output, new_items):
+        if item.get("call_id") not in calls:
+            rule = f"No tool call found for function call output with call_id {short(item.get('call_id'))}."
+            raise InvalidParameter(rule, "input")
+
+
+def _is_output(item: Mapping[str, Any]) -> bool:
+    return str(item.get("type")).endswith("_output")
 
 
 def resolve_references(items: list[dict[str, Any]], field: str) -> list[dict[str, Any]]:

@@ -11,10 +11,12 @@ from api.openai.errors import InvalidBody
 from api.openai.protocol.chat import CalledFunction, ChatMessage, Content, ContentPart, ToolCallParam
 from api.openai.requests.messages import ROLES, call_arguments, parse_content
 from api.openai.responses.protocol import AgentContentPart, InputItem, ResponsesRequest
+from api.openai.responses.summary import decode_summary
 from api.openai.responses.tools import INPUT, convert_field, function_name
 from inference.errors import short
 
 CONTENT_TYPES = ("input_text", "input_image", "input_file")  # parts that transformers' server reads as items
+SUMMARY_INTRODUCTION = "Summary of the conversation so far:\n"
 UNREADABLE_TYPES = ("input_image", "input_file")  # content parts of a tool's output
 
 
@@ -27,9 +29,9 @@ def to_chat_messages(body: ResponsesRequest, field: str = "input") -> list[ChatM
     messages: list[ChatMessage] = []
     for i, item in _gather_content_parts(items):
         parse_item = ITEM_PARSERS.get(item.type or "message")
-        if parse_item is None:
+        message = parse_item(item, f"{field}[{i}]") if parse_item else None
+        if message is None:
             continue
-        message = parse_item(item, f"{field}[{i}]")
         if message.tool_calls and messages and messages[-1].role == "assistant":
             messages[-1].tool_calls = [*(messages[-1].tool_calls or ()), *message.tool_calls]
         else:
@@ -70,6 +72,15 @@ def _agent_text(content_part: AgentContentPart) -> str | ContentPart:
     return _readable(content_part) if encrypted_text is None else encrypted_text
 
 
+def _compaction(item: InputItem, field: str) -> ChatMessage | None:
+    """The summary of the turns that a compaction has replaced: for the model, a user's message.
+
+    None: another server made it, and it cannot be read here.
+    """
+    summary = decode_summary(item.encrypted_content or "")
+    return None if summary is None else ChatMessage("user", SUMMARY_INTRODUCTION + summary)
+
+
 def _function_call(item: InputItem, field: str) -> ChatMessage:
     return _call(item, call_arguments(item.arguments), field)
 
@@ -107,11 +118,13 @@ def _readable(content_part: str | ContentPart) -> str | ContentPart:
     return ContentPart(text=f"[{content_part.type} left out: the served model reads text only]")
 
 
-ITEM_PARSERS: dict[str, Callable[[InputItem, str], ChatMessage]] = {
+ITEM_PARSERS: dict[str, Callable[[InputItem, str], ChatMessage | None]] = {
     "message": _message,
     "function_call": _function_call,
     "function_call_output": _result,
     "custom_tool_call": _custom_call,
     "custom_tool_call_output": _result,
     "agent_message": _agent_message,
+    "compaction": _compaction,
+    "compaction_summary": _compaction,
 }

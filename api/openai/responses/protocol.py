@@ -65,7 +65,7 @@ class InputItem(Struct):
     """An item of the conversation. Items of other types than these are ignored.
 
     type           message (default), function_call, function_call_output, custom_tool_call,
-                   custom_tool_call_output, additional_tools, agent_message; and content parts
+                   custom_tool_call_output, additional_tools, agent_message, compaction; and content parts
     role           of a message
     content        of a message or agent_message: text, or a list of content parts
     text           of an input_text
@@ -76,6 +76,7 @@ class InputItem(Struct):
     input          of a custom_tool_call
     output         of a function_call_output or custom_tool_call_output: text, or a list of content parts
     tools          of additional_tools: as the request's tools
+    encrypted_content   of a compaction: the summary of earlier turns, as /responses/compact made it
     """
 
     type: str | None = None
@@ -89,6 +90,7 @@ class InputItem(Struct):
     input: str | None = None
     output: Any = None
     tools: Any = None
+    encrypted_content: str | None = None
 
 
 class ToolReference(Struct, omit_defaults=True):

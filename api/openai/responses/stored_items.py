@@ -14,6 +14,7 @@ ID_PREFIXES = {
     "custom_tool_call": "ctc",
     "custom_tool_call_output": "ctco",
     "reasoning": "rs",
+    "compaction": "cmp",
 }
 OTHER_PREFIX = "item"
 MAX_ID_CHARS = 128  # a client's id that is longer is replaced

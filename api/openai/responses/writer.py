@@ -9,6 +9,7 @@ from functools import cache
 from typing import Any
 
 from api.accumulator import Accumulator, cut_reason
+from api.errors import ErrorFormat
 from api.openai.errors import envelope, error_before_start
 from api.openai.logprobs import LogprobsFormatter
 from api.openai.reply import FINISH_REASONS
@@ -68,6 +69,8 @@ class ResponseWriter:
     pending_tokens  tokens whose logprobs are sent with the next text
     is_stored       the response can be read again
     is_cancelled    a background response was cancelled
+    is_warm_up      nothing is generated: the response has no item
+    error_before_start  renders an error before the first event
     error           why the response failed
     num_events      events sent so far
     """
@@ -87,10 +90,10 @@ class ResponseWriter:
     end: Finished | None = None
     is_stored: bool = False
     is_cancelled: bool = False
+    is_warm_up: bool = False
+    error_before_start: ErrorFormat = error_before_start
     error: ServerError | None = None
     num_events: int = 0
-
-    error_before_start = staticmethod(error_before_start)
 
     def chunk(self, event: Event) -> list[Any]:
         match event:
@@ -143,7 +146,7 @@ class ResponseWriter:
             incomplete_details=_incomplete_details(self.end) if self.end else None,
             model=self.model,
             output=[item.to_json() for item in self.items],
-            usage=self._usage(self.end) if self.end else None,
+            usage=response_usage(Accumulator(started=self.started, end=self.end)) if self.end else None,
             system_fingerprint=self.fingerprint,
             store=self.is_stored and (self.error is None or bool(self.body.background)),
             **_request_fields(self.body),
@@ -181,7 +184,7 @@ class ResponseWriter:
     def _finish(self, event: Finished) -> Events:
         """Add the text held back, close the item, end the response. An empty answer has one message."""
         events = self._add_text(event.text)
-        if not self.items:
+        if not (self.items or self.is_warm_up):
             events += self._open_item(MessageItem(0, self._next_item_key()))
         self.end = event
         events += self._close_item(self._status)
@@ -209,23 +212,23 @@ class ResponseWriter:
         tokens, self.pending_tokens = self.pending_tokens, []
         return [] if self.logprobs is None else LogprobsFormatter(self.logprobs).chat_logprobs(tokens).content
 
-    def _usage(self, end: Finished) -> ResponseUsage:
-        """An answer that ended in the queue, e.g. at its deadline, has no prompt tokens."""
-        counts = Accumulator(started=self.started, end=end)
-        input_tokens = counts.num_prompt_tokens or 0
-        return ResponseUsage(
-            input_tokens=input_tokens,
-            input_tokens_details={"cached_tokens": counts.num_cached_tokens, "cache_write_tokens": 0},
-            output_tokens=end.num_tokens,
-            output_tokens_details={"reasoning_tokens": 0},
-            total_tokens=input_tokens + end.num_tokens,
-        )
-
     def _numbered(self, event: dict[str, Any]) -> dict[str, Any]:
         """The event with its sequence number, and for items and their parts the id of the response."""
         self.num_events += 1
         id = {"response_id": self.id} if event["type"].startswith(EVENTS_WITH_RESPONSE_ID) else {}
         return event | id | {"sequence_number": self.num_events - 1}
+
+
+def response_usage(counts: Accumulator) -> ResponseUsage:
+    """The tokens of an answer that has ended. One that ended in the queue has no prompt tokens."""
+    input_tokens = counts.num_prompt_tokens or 0
+    return ResponseUsage(
+        input_tokens=input_tokens,
+        input_tokens_details={"cached_tokens": counts.num_cached_tokens, "cache_write_tokens": 0},
+        output_tokens=counts.num_tokens,
+        output_tokens_details={"reasoning_tokens": 0},
+        total_tokens=input_tokens + counts.num_tokens,
+    )
 
 
 def _incomplete_details(end: Finished) -> dict[str, str] | None:

@@ -77,7 +77,8 @@ def test_a_server_without_a_store_has_no_responses(client: FlaskClient, method: 
 )
 def test_a_server_without_a_store_has_no_earlier_turns(client: FlaskClient, fields: dict[str, Any]) -> None:
     response = client.post(RESPONSES, json=body_for(RESPONSES, **fields))
-    refusal(response, 404, NOTHING_STORED, "NotFoundError", "not_found")
+    code = "previous_response_not_found" if "previous_response_id" in fields else None
+    refusal(response, 404, NOTHING_STORED, "NotFoundError", "not_found", code)
 
 
 def test_grammars_can_be_turned_off(backend: FakeBackend) -> None:

@@ -124,6 +124,7 @@ def through_bridge(app: Any, drained: bool = False) -> list[dict[str, Any]]:
     """
     sent: list[dict[str, Any]] = []
     scope = {
+        "type": "http",
         "method": "GET",
         "path": "/",
         "raw_path": b"/",
