@@ -157,7 +157,9 @@ def visit(chrome: Chrome, url: str) -> Iterator[Page]:
     try:
         yield Page(chrome, url)
     finally:
-        chrome.execute_script("try { sessionStorage.clear(); } catch {}")  # there is none where no page was opened
+        chrome.execute_script(
+            "try { sessionStorage.clear(); } catch {}"
+        )  # there is none where no page was opened
         chrome.get("about:blank")
         chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})

@@ -83,7 +83,9 @@ def test_sampled_columns_have_the_same_seed(page: Page) -> None:
 def test_a_column_is_stopped_by_itself(endless: Page) -> None:
     compare_with(endless, "adapter")
     endless.press("generate")
-    endless.until(lambda: all(len(text) > 20 for text in endless.answer_texts) and len(endless.answer_texts) == 2)
+    endless.until(
+        lambda: all(len(text) > 20 for text in endless.answer_texts) and len(endless.answer_texts) == 2
+    )
     endless.all(".completion-header button")[0].click()
     endless.until(lambda: endless.texts(".completion.streaming .picker") == ["adapter"])
     before = endless.answer_texts
