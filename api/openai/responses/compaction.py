@@ -15,8 +15,8 @@ from msgspec import Struct, structs
 from api.accumulator import Accumulator
 from api.hooks.concurrency_limit import acquire_permit
 from api.openai.errors import InvalidBody, error_before_start, error_in_stream
-from api.openai.parse import chat_request, read_request
 from api.openai.protocol.errors import ErrorResponse
+from api.openai.requests.parse import chat_request, read_request
 from api.openai.responses.context import resolve_context
 from api.openai.responses.errors import named_as_in_responses, rename_field
 from api.openai.responses.parse import to_chat_request
@@ -27,8 +27,8 @@ from api.openapi.operation import Operation
 from api.response import respond
 from api.reworded_stream import RewordedStream
 from api.store.tables import StoredItem
+from inference.events import Event
 from inference.models import Models
-from inference.types import Event
 from settings.groups import ServerSettings
 
 MAX_SUMMARY_TOKENS = 1024

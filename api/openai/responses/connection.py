@@ -19,7 +19,7 @@ from api.store.tables import StoredItem
 from api.wsgi_environ import MESSAGE_STATE
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
-from inference.types import Event, Finished, Started
+from inference.events import Event, Finished, Started
 
 CREATE = "response.create"  # the only type of a client's message
 LAST_RESPONSE = "last_response"  # key in the connection's state
