@@ -71,8 +71,10 @@ function lines(id, _, onChange) {
   return list(id, parse, format, onChange);
 }
 
+/** Words that are no ids stay as they are, so that the server's own error is shown. */
 function numbers(id, _, onChange) {
-  const parse = (text) => (text.match(/-?\d+/g) ?? []).map(Number);
+  const parse = (text) =>
+    (text.match(/[^\s,]+/g) ?? []).map((word) => (/^-?\d+$/.test(word) ? Number(word) : word));
   return list(id, parse, (values) => values.join(", "), onChange);
 }
 

@@ -79,6 +79,13 @@ def test_every_parameter_is_accepted(page: Page, dialect: str) -> None:
     assert len(set(sent)) >= len(offered) >= 6, "each parameter changes the request"
 
 
+def test_words_in_place_of_token_ids_are_refused_by_the_server(page: Page) -> None:
+    page.choose("dialects", "openai")
+    page.set("stop_token_ids", "5, end")
+    page.generate()
+    assert "stop_token_ids" in page.find("#notice").text
+
+
 @pytest.mark.parametrize("dialect", FORMATS)
 def test_every_format_is_accepted(page: Page, dialect: str) -> None:
     page.choose("dialects", dialect)
