@@ -4,26 +4,23 @@ Its verbs are forward_backward, optim_step, save and load. Losses are sums, and 
 next optim_step: what a batch means is for the caller to say. Knows no jobs, files of rows or schedules.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from peft import LoraConfig
 from safetensors.torch import load_file
-from torch import Tensor, nn
+from torch import nn
 
 from inference.errors import BadRequest, NotFound
 from tuning.trainer.check_datum import check_datum
+from tuning.trainer.compute_batch import compute_batch
 from tuning.trainer.datum import Datum
 from tuning.trainer.durable_files import write_tensors
-from tuning.trainer.losses.block_losses import backward_by_blocks
 from tuning.trainer.losses.table import Loss, complete_config, find_loss
-from tuning.trainer.losses.target_logprobs import target_logprobs
-from tuning.trainer.losses.token_losses import ScoredTokens
-from tuning.trainer.micro_batches import Layout, MicroBatch, Targets, divide, lay_out
+from tuning.trainer.micro_batches import Layout, divide, lay_out
 from tuning.trainer.model.base_model import BaseModel, check_packing
 from tuning.trainer.model.full_weights import FullWeights
 from tuning.trainer.model.lora import LoraOptions, PeftAdapters, read_config
@@ -37,7 +34,7 @@ from tuning.trainer.optimizers import (
     take_step,
     undecayed_names,
 )
-from tuning.trainer.pass_result import ComputedBatch, PassResult, collect
+from tuning.trainer.pass_result import PassResult, collect
 from tuning.trainer.run_files import OPTIMIZER_FILE
 
 DEFAULT_LAYOUT = Layout()
@@ -207,57 +204,16 @@ class Trainer:
         loss = find_loss(loss_fn)
         self._find(run_id).weights.activate()
         passes = [
-            self._compute_batch(
-                lay_out(data, indices, loss, self.layout.packing, self.base.device), loss, config
+            compute_batch(
+                self.base,
+                lay_out(data, indices, loss, self.layout.packing, self.base.device),
+                loss,
+                config,
+                scores_masked=self.scores_masked,
             )
             for indices in divide(data, loss.group_size, self.layout)
         ]
         return collect(passes, data, loss)
-
-    def _compute_batch(self, batch: MicroBatch, loss: Loss, config: Mapping[str, float]) -> ComputedBatch:
-        output = self.base.hidden_states(batch.ids, batch.position_ids)
-        compute = self._backward_by_blocks if self._needs_blocks(batch, loss) else self._backward
-        value, logprobs, is_top = compute(output, batch, lambda tokens: loss.function(tokens, config))
-        masked = None
-        if self.scores_masked and len(batch.masked.ids):
-            with torch.no_grad():
-                masked, _ = self._target_logprobs(output, batch.masked)
-        return ComputedBatch(batch, value.detach(), logprobs.detach(), masked, is_top.sum())
-
-    def _needs_blocks(self, batch: MicroBatch, loss: Loss) -> bool:
-        """Whether logits would be computed again in the backward pass, which this loss can do without."""
-        is_computed_twice = batch.scored.places is not None or not self.base.has_frozen_output()
-        has_targets = len(batch.scored.ids) > 0
-        return torch.is_grad_enabled() and loss.is_per_token and is_computed_twice and has_targets
-
-    def _backward_by_blocks(
-        self, output: Any, batch: MicroBatch, loss_of: Callable[[ScoredTokens], Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """As _backward, a block of logits at a time."""
-        targets = batch.scored
-
-        def value_of(logprobs: Tensor, selected: slice) -> Tensor:
-            inputs = {name: values[selected] for name, values in batch.inputs.items()}
-            return loss_of(ScoredTokens(logprobs, batch.rows[selected], len(batch.indices), inputs))
-
-        return backward_by_blocks(
-            partial(self.base.logits, output),
-            output.last_hidden_state.flatten(0, 1)[targets.positions],
-            targets.ids,
-            self.base.vocab_size,
-            targets.places,
-            value_of,
-        )
-
-    def _backward(
-        self, output: Any, batch: MicroBatch, loss_of: Callable[[ScoredTokens], Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        """Differentiate the loss; returns it, the scored tokens' logprobs, and whether each is on top."""
-        logprobs, is_top = self._target_logprobs(output, batch.scored)
-        value = loss_of(ScoredTokens(logprobs, batch.rows, len(batch.indices), batch.inputs))
-        if value.requires_grad:
-            value.backward()
-        return value, logprobs, is_top
 
     def _check(self, data: Sequence[Datum], loss: Loss) -> None:
         if not data or len(data) % loss.group_size:
@@ -266,17 +222,6 @@ class Trainer:
             )
         for index, datum in enumerate(data):
             check_datum(datum, index, loss, self.base.vocab_size, self.base.context)
-
-    def _target_logprobs(self, output: Any, targets: Targets) -> tuple[Tensor, Tensor]:
-        hidden = output.last_hidden_state.flatten(0, 1)[targets.positions]  # (P, H)
-        return target_logprobs(
-            partial(self.base.logits, output),
-            hidden,
-            targets.ids,
-            self.base.vocab_size,
-            targets.places,
-            frozen_output=self.base.has_frozen_output(),
-        )
 
 
 def enable_checkpointing(causal: Any) -> None:
