@@ -30,7 +30,7 @@ from inference.lora.check import check_adapter
 from inference.lora.gguf_adapter import AdapterFolders
 from inference.lora.registry import AdapterRegistry
 from inference.metrics import Metrics
-from inference.model.batch import Runner
+from inference.model.batch import Pooling
 from inference.model.forward_pass.pooling import embedding_sizes
 from inference.model.load import loader
 from inference.model.load.formats import model_folder
@@ -53,11 +53,10 @@ from settings.groups import BackendSettings, EngineSettings, ModelSettings
 class LoadedEngine:
     """A loaded model with a runner whose logits were checked, and an engine that is not started yet.
 
-    executor       the processes that compute the model; closed by the Backend, or by a caller without one
-    engine_thread  the thread on which the model was loaded and must compute
-    folder         the folder of the model's files
-
-    embedding_method: how the model makes embeddings.
+    executor          the processes that compute the model; closed by the Backend, or by a caller without one
+    engine_thread     the thread on which the model was loaded and must compute
+    folder            the folder of the model's files
+    embedding_method  how the model makes embeddings
     """
 
     loaded_model: loader.LoadedModel
@@ -134,45 +133,38 @@ def open_engine(
     engine_thread.run(partial(triton_sampling.warm_up, model.device, model.dtype, loaded_model.vocab))
     runner = executor.wrap_runner(selected_runner.runner)
     needs_chunks = engine_settings.deterministic and selected_runner.runner_kind not in BATCH_INVARIANT
-    chunk_size = CHUNK_SIZE if needs_chunks else 0
     embedding_method = read_embedding_method(model_folder(folder))
+    options = engine_options(
+        engine_settings, CHUNK_SIZE if needs_chunks else 0, draft_model, embedding_method.pooling
+    )
     return LoadedEngine(
-        loaded_model,
-        selected_runner,
-        create_engine(runner, sampler, engine_settings, chunk_size, draft_model, embedding_method),
-        executor,
-        engine_thread,
-        model_folder(folder),
-        model_settings,
-        engine_settings,
-        weights_digest(folder),
-        embedding_method,
+        loaded_model=loaded_model,
+        selected_runner=selected_runner,
+        engine=Engine(runner, sampler, options),
+        executor=executor,
+        engine_thread=engine_thread,
+        folder=model_folder(folder),
+        model_settings=model_settings,
+        engine_settings=engine_settings,
+        weights_digest=weights_digest(folder),
+        embedding_method=embedding_method,
     )
 
 
-def create_engine(
-    runner: Runner,
-    sampler: Sampler,
-    settings: EngineSettings,
-    prefill_chunk_size: int,
-    draft_model: DraftModel | None,
-    embedding_method: EmbeddingMethod,
-) -> Engine:
-    """The engine of a runner, as the settings say. prefill_chunk_size, draft_model: see Engine."""
+def engine_options(
+    settings: EngineSettings, prefill_chunk_size: int, draft_model: DraftModel | None, pooling: Pooling
+) -> EngineOptions:
+    """The options of an engine, as the settings say. The other arguments: see EngineOptions."""
     ratio = settings.waiting_served_ratio
-    return Engine(
-        runner,
-        sampler,
-        EngineOptions(
-            max_batch_tokens=settings.max_batch_tokens,
-            max_queued_tokens=settings.max_queued_tokens,
-            admission_policy=WaitingServedRatio(ratio, settings.max_waiting_tokens) if ratio else None,
-            prefix_caching=settings.prefix_caching,
-            speculate=settings.speculate,
-            prefill_chunk_size=prefill_chunk_size,
-            draft_model=draft_model,
-            pooling=embedding_method.pooling,
-        ),
+    return EngineOptions(
+        max_batch_tokens=settings.max_batch_tokens,
+        max_queued_tokens=settings.max_queued_tokens,
+        admission_policy=WaitingServedRatio(ratio, settings.max_waiting_tokens) if ratio else None,
+        prefix_caching=settings.prefix_caching,
+        speculate=settings.speculate,
+        prefill_chunk_size=prefill_chunk_size,
+        draft_model=draft_model,
+        pooling=pooling,
     )
 
 

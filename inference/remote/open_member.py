@@ -44,18 +44,7 @@ class CannotOpen(ServerError):
 def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tuple[Member, str]:
     """Open a model at one server. Returns the server's kind too. Raises CannotOpen."""
     kind = kind_of(model, detected)
-    shown_name = model.name or "INFERENCE_SERVER"
-    if kind == "detect":
-        fix = "name its kind in front of the address, for example vllm_chat:host:port"
-        raise CannotOpen(f"the server of {shown_name} is unknown: {detected.problem}: {fix}")
-    if detected.problem and (model.must_connect or not model.name or kind == GRADIO):
-        raise CannotOpen(f"the server of {shown_name} does not respond: {detected.problem}")
-    if kind not in APIS:
-        raise CannotOpen(
-            f"{shown_name}: servers of the kind {kind} are not supported yet: {', '.join(APIS)} are"
-        )
-    if model.prompt_type and prompt_type_of(model) is None:
-        raise CannotOpen(f"{shown_name}: prompt_type {model.prompt_type!r} is none of h2oGPT's")
+    check_openable(model, detected, kind)
     upstream_name = name_at_server(model, detected)
     model = replace(
         model, name=model.name or upstream_name, server=replace(model.server, url=url_of(model, kind))
@@ -68,22 +57,34 @@ def open_member(model: RemoteModel, detected: Detected, suffix: str = "") -> tup
         )
     local_tokenizer = open_local_tokenizer(model, detected)
     tokenizer = local_tokenizer or open_remote_tokenizer(model, detected, kind, upstream_name)
-    api = APIS[kind](model, upstream_name, kind, detected.details)
-    settings = answer_settings(detected.details)
-    start_id = detected.start_id
     typed = with_prompt_type(model, model.upstream_name or upstream_name, local_tokenizer)
     to_text, clean = text_form(typed, kind, local_tokenizer)
     member = Member(
         model,
-        api,
+        APIS[kind](model, upstream_name, kind, detected.details),
         tokenizer,
         suffix=suffix,
-        settings=settings,
-        start_id=start_id,
+        settings=answer_settings(detected.details),
+        start_id=detected.start_id,
         to_text=to_text,
         clean=clean,
     )
     return member, kind
+
+
+def check_openable(model: RemoteModel, detected: Detected, kind: str) -> None:
+    """Raise CannotOpen for a server that is unknown, does not respond, or cannot serve the model."""
+    shown_name = model.name or "INFERENCE_SERVER"
+    if kind == "detect":
+        fix = "name its kind in front of the address, for example vllm_chat:host:port"
+        raise CannotOpen(f"the server of {shown_name} is unknown: {detected.problem}: {fix}")
+    if detected.problem and (model.must_connect or not model.name or kind == GRADIO):
+        raise CannotOpen(f"the server of {shown_name} does not respond: {detected.problem}")
+    if kind not in APIS:
+        kinds = ", ".join(APIS)
+        raise CannotOpen(f"{shown_name}: servers of the kind {kind} are not supported yet: {kinds} are")
+    if model.prompt_type and prompt_type_of(model) is None:
+        raise CannotOpen(f"{shown_name}: prompt_type {model.prompt_type!r} is none of h2oGPT's")
 
 
 def sends_key_in_clear(model: RemoteModel) -> bool:
