@@ -37,7 +37,8 @@ from tuning.trainer.messages import (
     write_message,
 )
 from tuning.trainer.micro_batches import Layout
-from tuning.trainer.model.lora import LoraOptions, find_linear_names, kinds_to_names
+from tuning.trainer.model.linear_layers import find_linear_names, kinds_to_names
+from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.model.open_base import open_base
 from tuning.trainer.optimizers import AdamParams, check_params, num_steps
 from tuning.trainer.run_state import open_run_state, save_run_state

@@ -10,7 +10,8 @@ from tests.tuning.trainer.conftest import job_spec, make_data
 from tuning.trainer.memory.memory_plan import plan_memory
 from tuning.trainer.micro_batches import Layout
 from tuning.trainer.model.base_model import BaseModel, disable_dropout, split_model
-from tuning.trainer.model.lora import LoraOptions, find_linear_names
+from tuning.trainer.model.linear_layers import find_linear_names
+from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.optimizers import AdamParams
 from tuning.trainer.trainer import Trainer
 

@@ -27,7 +27,7 @@ from inference.model.weights.mapped_model import mapped_file, mapped_format
 from inference.native.build import NativeUnavailable
 from settings.groups import ModelSettings
 from tuning.trainer.model.fused_norms import fuse_norms
-from tuning.trainer.model.lora import recording_calls
+from tuning.trainer.model.linear_layers import recording_calls
 
 PROBE_IDS = (1, 5, 2, 7, 3, 6, 4, 8)  # arbitrary token ids for which both ways to the logits are compared
 ATTENTION_DROPOUT = "attention_dropout"  # the attribute of attention modules in transformers
