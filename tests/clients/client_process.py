@@ -29,7 +29,9 @@ class ClientProcess:
         """The JSON that `driver`, a file in this folder, prints."""
         assert self._process.stdin and self._process.stdout
         print(json.dumps([str(HERE / driver), *arguments]), file=self._process.stdin, flush=True)
-        reply = json.loads(self._process.stdout.readline() or '{"error": "the process has ended"}')
+        line = self._process.stdout.readline()
+        assert line, f"it has ended with {self._process.wait()}: {self._read_log()}"
+        reply = json.loads(line)
         assert "printed" in reply, reply["error"] + self._read_log()
         return json.loads(reply["printed"])
 

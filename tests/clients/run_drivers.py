@@ -1,7 +1,7 @@
 """Runs drivers one after another in a process of a client's environment, which imports the client once.
 
-Reads lines of JSON: a driver's path and its arguments. Writes a line of JSON for each: what it printed, or
-the traceback of its error.
+Reads lines of JSON: a driver's path and its arguments. Writes a line of JSON for each: its output, or the
+traceback of its error.
 """
 
 import contextlib
