@@ -80,7 +80,7 @@ def test_a_server_that_joins_later_must_agree(
     first, _ = open_member(model, described())
     member = asyncio.run_coroutine_threadsafe(
         make_opener(model, count(2), [first])(model.server), loop
-    ).result(10)
+    ).result(60)
     assert (member is None) == bool(changes)
 
 

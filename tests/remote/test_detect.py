@@ -33,7 +33,7 @@ def ask(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop, prefix: str = "
         finally:
             await client.close()
 
-    return asyncio.run_coroutine_threadsafe(run(), loop).result(10)
+    return asyncio.run_coroutine_threadsafe(run(), loop).result(60)
 
 
 @pytest.mark.parametrize("context", ["2048", -1, 2.5, True, None, [2048], 10**30])

@@ -17,7 +17,7 @@ def test_addresses_keys_and_control_characters_are_removed() -> None:
 def test_a_long_page_of_an_error_takes_no_time(body: bytes) -> None:
     started = time.process_time()
     message = from_status("m", 500, {}, body).error.message
-    assert time.process_time() - started < 0.2, "quadratic in the body's length, this took half a minute"
+    assert time.process_time() - started < 2.0, "quadratic in the body's length, this took half a minute"
     assert len(message) < MAX_MESSAGE_CHARS + 100
 
 

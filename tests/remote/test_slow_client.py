@@ -42,7 +42,7 @@ class SlowClient:
         """Read all that has come, and wait for more."""
         num_bytes = self.num_bytes
         self.has_room.set()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while self.num_bytes == num_bytes and not self.has_ended:
                 await asyncio.sleep(0.001)
 
@@ -69,7 +69,7 @@ def test_what_has_not_been_read_stays_at_the_server(
         assert slow.num_bytes == len(TEXT) * NUM_CHUNKS
         assert slow.most_at_once < MAX_HELD_BYTES
 
-    asyncio.run_coroutine_threadsafe(run(), loop).result(30)
+    asyncio.run_coroutine_threadsafe(run(), loop).result(60)
 
 
 def test_a_client_that_leaves_ends_the_wait(
@@ -79,8 +79,8 @@ def test_a_client_that_leaves_ends_the_wait(
         slow = client()
         await slow.read()
         slow.stream.close()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not upstream.sent[-1].cancelled_at:
                 await asyncio.sleep(0.001)
 
-    asyncio.run_coroutine_threadsafe(run(), loop).result(30)
+    asyncio.run_coroutine_threadsafe(run(), loop).result(60)

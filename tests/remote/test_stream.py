@@ -35,5 +35,5 @@ def test_a_sink_gets_the_error_of_a_producer_that_fails(loop: asyncio.AbstractEv
 
     stream = RemoteStream(loop, fail_after_one_event)
     loop.call_soon_threadsafe(stream.start, sink)
-    assert has_ended.wait(10)
+    assert has_ended.wait(60)
     assert deliveries[0] == [EVENT]

@@ -1,7 +1,6 @@
 """A pool follows the addresses of a name, and servers that failed are asked whether they are back."""
 
 import asyncio
-import time
 from collections.abc import Callable, Iterator, Sequence
 
 import pytest
@@ -34,13 +33,20 @@ def described(name: str) -> Callable[[Sent], Reply]:
 
 
 class Names:
-    """A resolver whose addresses a test sets; None: it does not respond."""
+    """A resolver whose addresses a test sets; None: it does not respond. num_lookups: of them so far."""
 
     def __init__(self, *addresses: str) -> None:
         self.addresses: Sequence[str] | None = addresses
+        self.num_lookups = 0
+
+    def wait_for_lookups(self) -> None:
+        """Wait until what the addresses are now has been looked up, and something was done about it."""
+        num_lookups = self.num_lookups
+        wait_until(lambda: self.num_lookups >= num_lookups + 2)
 
     async def look_up(self, host: str, port: int) -> Sequence[str]:
         assert host == "replicas"
+        self.num_lookups += 1
         if self.addresses is None:
             raise OSError
         return self.addresses
@@ -86,7 +92,7 @@ def cluster(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr(dns_members, "INTERVAL_S", 0.02)
     monkeypatch.setattr(member_health, "INTERVAL_S", 0.02)
     cluster = Cluster(loop)
-    asyncio.run_coroutine_threadsafe(cluster.listen(), loop).result(10)
+    asyncio.run_coroutine_threadsafe(cluster.listen(), loop).result(60)
     yield cluster
     cluster.close()
 
@@ -137,14 +143,14 @@ def test_a_name_that_cannot_be_looked_up_keeps_its_servers(
     addresses: Sequence[str] | None, cluster: Cluster, backend: Backend
 ) -> None:
     cluster.names.addresses = addresses
-    time.sleep(0.1)
+    cluster.names.wait_for_lookups()
     assert text_of(backend) == ADDRESSES[0]
 
 
 def test_the_last_server_stays_until_another_one_responds(cluster: Cluster, backend: Backend) -> None:
     cluster.upstreams[ADDRESSES[1]].reply = document({}, 503)
     cluster.names.addresses = ADDRESSES[1:2]
-    time.sleep(0.1)
+    cluster.names.wait_for_lookups()
     assert text_of(backend) == ADDRESSES[0]
     cluster.upstreams[ADDRESSES[1]].reply = described(ADDRESSES[1])
     wait_until(lambda: text_of(backend) == ADDRESSES[1])

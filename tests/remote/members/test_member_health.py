@@ -6,7 +6,7 @@ import pytest
 
 from inference.backend import Backend
 from inference.errors import ServerError
-from inference.remote.members import member_health
+from inference.remote.members import breaker, member_health
 from inference.types import GenerationRequest, Message
 from tests.remote.conftest import OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document, wait_until
@@ -15,7 +15,7 @@ from tests.remote.openai_chunks import whole_answer
 CHAT = (Message("user", "hi"),)
 TURNED_AWAY = document({"error": {"message": "shutting down"}}, 503, **{"Retry-After": "60"})
 
-BELOW_REST_S = 3.0  # less than the rest of a server that failed
+FIRST_REST_S, BELOW_REST_S = 60.0, 50.0  # of a server that failed, and less
 
 
 class Restartable:
@@ -32,14 +32,14 @@ class Restartable:
         async def listen() -> asyncio.Server:
             return await asyncio.start_server(self.upstream.serve, "127.0.0.1", self.upstream.port)
 
-        self._server = asyncio.run_coroutine_threadsafe(listen(), self._loop).result(10)
+        self._server = asyncio.run_coroutine_threadsafe(listen(), self._loop).result(60)
         self.upstream.port = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
         async def close() -> None:
             self._server.close()
 
-        asyncio.run_coroutine_threadsafe(close(), self._loop).result(10)
+        asyncio.run_coroutine_threadsafe(close(), self._loop).result(60)
 
     def _reply(self, sent: Sent) -> Reply:
         return document({"data": [{"id": "up/model"}]}) if sent.method == "GET" else self.completion
@@ -48,6 +48,7 @@ class Restartable:
 @pytest.fixture
 def server(loop: asyncio.AbstractEventLoop, monkeypatch: pytest.MonkeyPatch) -> Restartable:
     monkeypatch.setattr(member_health, "INTERVAL_S", 0.02)
+    monkeypatch.setattr(breaker, "FIRST_REST_S", FIRST_REST_S)
     return Restartable(loop)
 
 

@@ -32,7 +32,7 @@ def ask(member: Member, after: int, loop: asyncio.AbstractEventLoop) -> int:
         finally:
             await member.client.close()
 
-    return asyncio.run_coroutine_threadsafe(run(), loop).result(10)
+    return asyncio.run_coroutine_threadsafe(run(), loop).result(60)
 
 
 def test_a_prompt_of_another_server_in_front_is_expected_to_be_cached(

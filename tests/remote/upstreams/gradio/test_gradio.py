@@ -1,8 +1,8 @@
 """h2oGPT's upstreams behind gradio 3, 4 and 6, by the bytes that they send."""
 
 import ast
+import asyncio
 import json
-import time
 import tracemalloc
 from typing import Any
 from urllib.parse import urlencode
@@ -133,11 +133,7 @@ def test_a_stop_string_ends_the_answer_at_the_upstream(
     serve(upstream, update("one E"), update("one END two"), "wait")
     text, end = answer_of(open_upstream, stop=("END",))
     assert (text, end.finish_reason, end.stop) == ("one ", "stop", "END")
-    for _ in range(200):
-        if upstream.sent[-1].cancelled_at:
-            return
-        time.sleep(0.01)
-    raise AssertionError("the connection stays open")
+    wait_until(lambda: upstream.sent[-1].cancelled_at > 0)
 
 
 def test_as_many_tokens_as_were_allowed_are_a_cut_answer(
@@ -257,16 +253,18 @@ def test_a_call_carries_the_key_to_its_server_alone(upstream: FakeUpstream, open
 
 
 def test_a_call_that_is_cancelled_while_it_is_posted_ends_at_the_upstream(
-    upstream: FakeUpstream, open_upstream: OpenModel
+    upstream: FakeUpstream, open_upstream: OpenModel, loop: asyncio.AbstractEventLoop
 ) -> None:
     """h2oGPT would compute an answer whose events nobody has opened."""
     accepted = document({"event_id": "ab12"})
-    accepted.steps = [0.1, *accepted.steps]
+    has_left = asyncio.Event()
+    accepted.steps = [has_left, *accepted.steps]
     upstream.reply = lambda sent: accepted if sent.method == "POST" else Reply(["wait"])
     stream = open_upstream("gradio", functions=FUNCTIONS).generate(GenerationRequest(CHAT))
     wait_until(lambda: len(upstream.sent) == 1)
     stream.close()
-    wait_until(lambda: len(upstream.sent) == 2 and upstream.sent[1].cancelled_at > 0, 5.0)
+    loop.call_soon_threadsafe(has_left.set)
+    wait_until(lambda: len(upstream.sent) == 2 and upstream.sent[1].cancelled_at > 0)
     assert upstream.sent[1].path.endswith("/ab12")
 
 
