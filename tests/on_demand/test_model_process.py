@@ -104,7 +104,7 @@ def test_a_process_that_sleeps_for_too_long_has_failed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def never(model: RemoteModel) -> None:
-        await asyncio.sleep(60)
+        await asyncio.sleep(600)
 
     monkeypatch.setattr(model_process, "SLEEP_TIMEOUT_S", 0.05)
     monkeypatch.setattr(model_process.link, "put_to_sleep", never)

@@ -44,7 +44,7 @@ MODULES = (
     "inference/process/windows_group.py",
     "tuning/jobs/process.py",
 )
-SLEEP = "import time; time.sleep(60)"
+SLEEP = "import time; time.sleep(600)"
 OBEDIENT = "from inference.process.parent_process import obey_parent; obey_parent(); print(1, flush=True); "
 PARENT = f"import subprocess, sys; print(subprocess.Popen([sys.executable, '-c', '{SLEEP}']).pid, flush=True)"
 
@@ -63,7 +63,7 @@ def read_number(process: ChildProgram) -> int:
 def test_a_killed_child_is_gone(leads_group: bool) -> None:
     with start(SLEEP, leads_group=leads_group) as process:
         process.kill()
-        code = process.wait(10)
+        code = process.wait(60)
         assert code == KILLED or not leads_group
         process.kill()  # of a process that has ended
 
@@ -72,35 +72,35 @@ def test_what_a_child_has_started_ends_with_it() -> None:
     with start(f"{PARENT}; {SLEEP}") as process:
         below = psutil.Process(read_number(process))
         process.kill()
-        below.wait(10)
+        below.wait(60)
 
 
 def test_a_child_that_does_not_handle_the_request_to_end_ends() -> None:
     with start(OBEDIENT + SLEEP) as process:
         read_number(process)
         process.terminate()
-        assert process.wait(10) == TERMINATED and describe_exit(TERMINATED)
+        assert process.wait(60) == TERMINATED and describe_exit(TERMINATED)
         process.terminate()  # of a process that has ended
 
 
 def test_a_child_handles_the_request_to_end() -> None:
     handler = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit(7)); "
-    with start(handler + OBEDIENT + "import time; [time.sleep(0.01) for _ in range(6000)]") as process:
+    with start(handler + OBEDIENT + "import time; [time.sleep(0.01) for _ in range(60_000)]") as process:
         read_number(process)
         process.terminate()
-        assert process.wait(10) == 7
+        assert process.wait(60) == 7
 
 
 @pytest.mark.system("windows")  # elsewhere the tests of tuning kill servers
 def test_a_child_ends_with_a_parent_that_is_killed() -> None:
     command = f"(sys.executable, '-c', '{SLEEP}')"
     program = "import sys, time; from inference.process.child_program import ChildProgram; "
-    program += f"child = ChildProgram({command}); print(child.pid, flush=True); time.sleep(60)"
+    program += f"child = ChildProgram({command}); print(child.pid, flush=True); time.sleep(600)"
     with subprocess.Popen([sys.executable, "-c", program], cwd=ROOT, stdout=subprocess.PIPE) as parent:
         assert parent.stdout
         child = psutil.Process(int(parent.stdout.readline()))
         parent.kill()
-        child.wait(10)
+        child.wait(60)
 
 
 def test_a_child_talks_through_the_socket_that_it_is_given() -> None:
@@ -111,7 +111,7 @@ def test_a_child_talks_through_the_socket_that_it_is_given() -> None:
         with other:
             process = ChildProgram((sys.executable, "-c", program), connection=other)
         assert own.recv(4) == b"here"
-        assert process.wait(10) == 0
+        assert process.wait(60) == 0
 
 
 @pytest.fixture

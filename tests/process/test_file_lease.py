@@ -88,7 +88,7 @@ def test_unmapped_weights_have_no_lease(path: Path) -> None:
     weights = map_bytes(path)
     (lease,) = [thread for thread in leases() if thread not in before]
     del weights
-    lease.join(5)
+    lease.join(60)
     assert not lease.is_alive()
 
 

@@ -6,16 +6,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.servers.forked_main import ForkedProcess
+
 ROOT = Path(__file__).parents[3]
 
 COMPILE = """
 import sys
-from inference.process.imports.deferred_imports import defer_unused_imports
-from inference.process.imports.deferred_modules import is_deferred
-
-defer_unused_imports(is_sharded=False)
 import torch
 import transformers.modeling_utils
+from inference.process.imports.deferred_modules import is_deferred
 
 @torch.compiler.disable
 def plus_two(x):
@@ -70,12 +69,9 @@ sys.exit(code)
 """
 
 EXPORT = """
-from inference.process.imports.deferred_imports import defer_unused_imports
-from inference.process.imports.deferred_modules import is_deferred
-
-defer_unused_imports(is_sharded=False)
 import torch
 from transformers import masking_utils
+from inference.process.imports.deferred_modules import is_deferred
 
 assert is_deferred("torch.export") and is_deferred("torch._meta_registrations")
 with masking_utils.TransformGetItemToIndex():
@@ -87,13 +83,10 @@ assert not is_deferred("torch.export") and not is_deferred("torch._meta_registra
 
 META = """
 import sys
-from inference.process.imports.deferred_imports import defer_unused_imports
-from inference.process.imports.deferred_modules import is_deferred
-from inference.process.imports.deferred_torch import with_meta_kernels
-
-defer_unused_imports(is_sharded=False)
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
+from inference.process.imports.deferred_modules import is_deferred
+from inference.process.imports.deferred_torch import with_meta_kernels
 
 with torch.device("meta"):
     model = LlamaForCausalLM(LlamaConfig(hidden_size=64, intermediate_size=8, vocab_size=9))
@@ -107,9 +100,6 @@ assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(
 
 PATTERNS = """
 from copy import deepcopy
-from inference.process.imports.deferred_imports import defer_unused_imports
-
-defer_unused_imports(is_sharded=False)
 from transformers.core_model_loading import WeightRenaming
 
 renaming = deepcopy(WeightRenaming("^old\\\\.", "new."))
@@ -135,10 +125,16 @@ run_rank(pickle.dumps(check), None)
 
 
 def run(program: str) -> None:
+    """Run it in a process that has imported nothing yet."""
     result = subprocess.run(
         [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, timeout=120
     )
     assert result.returncode == 0, result.stdout + result.stderr
+
+
+def run_imported(program: str) -> None:
+    """Run it in a fork of a process that has deferred imports, and has imported what a server needs."""
+    assert ForkedProcess(exec, program, {"__name__": "__main__"}).wait(120) == 0
 
 
 @pytest.mark.slow
@@ -147,19 +143,19 @@ def test_serving_the_demo_loads_no_compiler() -> None:
 
 
 def test_a_compiled_function_gets_the_compiler_and_the_decorated_functions() -> None:
-    run(COMPILE)
+    run_imported(COMPILE)
 
 
 def test_exporting_a_model_and_indexing_under_vmap_load_what_they_need() -> None:
-    run(EXPORT)
+    run_imported(EXPORT)
 
 
 def test_the_meta_device_gets_kernels_in_python_when_it_needs_one() -> None:
-    run(META)
+    run_imported(META)
 
 
 def test_patterns_for_names_of_weights_are_compiled_when_they_are_used() -> None:
-    run(PATTERNS)
+    run_imported(PATTERNS)
 
 
 def test_a_rank_has_distributed_tensors_and_no_compiler() -> None:
