@@ -1,5 +1,7 @@
 """HTTP servers on this machine: free ports, waiting until a server is ready, and a server in a thread."""
 
+import contextlib
+import secrets
 import socket
 import subprocess
 import threading
@@ -12,12 +14,16 @@ from http.server import ThreadingHTTPServer
 HOST = "127.0.0.1"
 POLL_S = 0.02  # between checks for shutdown
 READY_POLL_S = 0.05
+PORTS = range(10_000, 32_768)  # below those that systems give to outgoing connections
 
 
 def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
+    """A port that nothing uses, and that no outgoing connection gets before a server listens there."""
+    while True:
+        port = secrets.choice(PORTS)  # another one in each process, whatever the seeds of its tests are
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            probe.bind((HOST, port))
+            return port
 
 
 def wait_until_ready(url: str, process: subprocess.Popen[bytes], timeout_s: float) -> bool:

@@ -92,14 +92,14 @@ def send(url: str, path: str, body: bytes, statuses: Counter[int]) -> None:
     connection.close()
 
 
-def measure(url: str, name: str) -> float:
-    """Send the body of this name from NUM_CLIENTS clients at once; returns the slowest health check."""
+def measure(url: str, name: str, num_clients: int = NUM_CLIENTS) -> float:
+    """Send the body of this name from some clients at once; returns the slowest health check."""
     path, body = BODIES[name]
     statuses: Counter[int] = Counter()
     start = time.perf_counter()
     with checking(url) as checks:
         clients = [
-            threading.Thread(target=send, args=(url, path, body, statuses)) for _ in range(NUM_CLIENTS)
+            threading.Thread(target=send, args=(url, path, body, statuses)) for _ in range(num_clients)
         ]
         for client in clients:
             client.start()

@@ -11,8 +11,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 from multiprocessing import get_all_start_methods, get_context
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import main
+
+TIMEOUT_S = 120
 
 FORKSERVER = get_context("forkserver" if "forkserver" in get_all_start_methods() else "spawn")
 FORKSERVER.set_forkserver_preload(["tests.servers.server_imports"])
@@ -56,6 +60,22 @@ class ForkedMain(ForkedProcess):
 
     def __init__(self, arguments: list[str], environment: dict[str, str]) -> None:
         super().__init__(run_main, arguments, environment)
+
+
+def run_to_end(arguments: list[str], environment: dict[str, str]) -> subprocess.CompletedProcess[str]:
+    """main.py until it ends, and what it has printed."""
+    with TemporaryDirectory() as folder:
+        outputs = Path(folder, "stdout"), Path(folder, "stderr")
+        code = ForkedProcess(run_into_files, arguments, environment, *outputs).wait(TIMEOUT_S)
+        printed, errors = (output.read_text("utf-8") for output in outputs)
+    return subprocess.CompletedProcess(arguments, code, printed, errors)
+
+
+def run_into_files(arguments: list[str], environment: dict[str, str], *outputs: Path) -> None:
+    for descriptor, output in enumerate(outputs, start=1):
+        with output.open("wb") as file:
+            os.dup2(file.fileno(), descriptor)
+    run_main(arguments, environment)
 
 
 def run_main(arguments: list[str], environment: dict[str, str]) -> None:

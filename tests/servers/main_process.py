@@ -20,7 +20,7 @@ def wait_for(process: subprocess.Popen | ForkedMain, url: str, certificate: str 
     while time.monotonic() < end:
         assert process.poll() is None, "the server has ended"
         try:
-            if requests.get(f"{url}/health", timeout=5, verify=certificate or None).ok:
+            if requests.get(f"{url}/health", timeout=TIMEOUT_S, verify=certificate or None).ok:
                 return
         except requests.ConnectionError:
             time.sleep(0.1)

@@ -70,7 +70,7 @@ def wait_until_ready(url: str, process: subprocess.Popen | ForkedMain, path: str
     while time.monotonic() < end:
         assert process.poll() is None, f"the server stopped with exit code {process.returncode}"
         try:
-            if requests.get(f"{url}{path}", timeout=2).ok:
+            if requests.get(f"{url}{path}", timeout=READY_TIMEOUT_S).ok:
                 return
         except requests.ConnectionError:
             pass
