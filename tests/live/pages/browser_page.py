@@ -157,9 +157,7 @@ def visit(chrome: Chrome, url: str) -> Iterator[Page]:
     try:
         yield Page(chrome, url)
     finally:
-        chrome.execute_script(
-            "try { sessionStorage.clear(); } catch {}"
-        )  # there is none where no page was opened
+        chrome.execute_script("try { sessionStorage.clear(); } catch {}")  # about:blank has none
         chrome.get("about:blank")
         chrome.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
         chrome.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
