@@ -61,8 +61,7 @@ LIKE_PIP = {"UV_INDEX_STRATEGY": "unsafe-best-match"}  # the best version of all
 
 def install(arguments: Sequence[str | Path], python: str | Path = sys.executable) -> bool:
     """Whether uv has installed the packages for the interpreter `python`."""
-    uv, variables = find_uv(), uv_variables()
-    if not uv or variables is None:
+    if not (uv := find_uv()) or (variables := uv_variables()) is None:
         return False
     command = [*uv, "pip", "install", "--python", python, *arguments]
     return subprocess.run(command, env=variables | os.environ).returncode == 0

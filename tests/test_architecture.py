@@ -2,9 +2,7 @@
 
 import ast
 import re
-import subprocess
-import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 
@@ -199,17 +197,31 @@ def test_what_tests_share_is_in_no_test_module() -> None:
     assert not {name: each for name, each in lines.items() if each}
 
 
+def imported_with(modules: Iterable[str]) -> set[str]:
+    """The modules and everything that they import: directly, through others, or as the package of one."""
+    imported, waiting = set[str](), [*modules]
+    while waiting:
+        name = waiting.pop()
+        if name and name not in imported:
+            imported.add(name)
+            waiting += [*import_graph().get(name, ()), name.rpartition(".")[0]]
+    return imported
+
+
 def test_the_memory_planner_the_hub_and_the_loader_need_no_engine() -> None:
     """A process that plans, downloads or loads a model is not always a server."""
     packages = ("checks.memory", "hub", "inference.model.load.loader")
-    modules = [name for name in SOURCE_FILES if any(is_within(name, package) for package in packages)]
-    code = f"import sys, {', '.join(modules)}; print(*sys.modules)"
-    result = subprocess.run(
-        [sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True
-    )
-    imported = set(result.stdout.split())
-    assert imported >= set(modules) >= {"checks.memory.plan", "hub.resolve", "inference.model.load.loader"}
+    modules = {name for name in SOURCE_FILES if any(is_within(name, package) for package in packages)}
+    assert modules >= {"checks.memory.plan", "hub.resolve", "inference.model.load.loader"}
+    imported = imported_with(modules)
+    assert "inference.finding" in imported
     assert not [name for name in imported if any(is_within(name, package) for package in SERVER)]
+
+
+def test_slow_libraries_are_not_loaded_before_the_hub_look_up_starts() -> None:
+    imported = imported_with(["hub.resolve"])
+    assert "huggingface_hub" in imported
+    assert not [name for name in imported if is_within(name, "transformers")]
 
 
 def test_text_files_are_read_and_written_as_utf_8_on_every_system() -> None:

@@ -173,8 +173,19 @@ def of_native(path: Path) -> Iterator[Place]:
 
 def broken(path: str, kind: str, name: str) -> Iterator[tuple[str, str]]:
     """The rules that an identifier breaks, each with the word."""
-    if any(name.lower() == allowed and path.startswith(below) for below, allowed in ALLOWED):
+    rules = broken_anywhere(kind, name)
+    if rules and any(name.lower() == allowed and path.startswith(below) for below, allowed in ALLOWED):
         return
+    yield from rules
+
+
+@cache
+def broken_anywhere(kind: str, name: str) -> tuple[tuple[str, str], ...]:
+    """As `broken`, where no name is allowed."""
+    return tuple(rules_broken_by(kind, name))
+
+
+def rules_broken_by(kind: str, name: str) -> Iterator[tuple[str, str]]:
     first, *rest = words(name) or [""]
     last = rest[-1] if rest else first
     yield from (("anywhere", word) for word in (first, *rest) if word in ANYWHERE)

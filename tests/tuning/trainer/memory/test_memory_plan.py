@@ -1,6 +1,7 @@
 """The memory plan: its terms grow as memory does, and a job that does not fit is told what it needs."""
 
 from dataclasses import replace
+from functools import cache
 from typing import Any
 
 import pytest
@@ -18,6 +19,7 @@ from tuning.types import JobSpec, TrainingBase
 CONFIG: dict[str, Any] = {"model_type": "llama", **tiny.LLAMA, "hidden_size": 128, "num_hidden_layers": 4}
 
 
+@cache
 def plan(num_tokens: int = 1024, **changes: Any) -> TrainingPlan:
     return plan_memory(CONFIG, job_spec(**changes), num_tokens)
 
@@ -101,7 +103,10 @@ def test_trainers_take_the_device_of_the_server_although_there_is_a_gpu(
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda gpu: (free[gpu], 80_000_000_000))
     base = TrainingBase(names=("m",), model_folder="m", context=64, device="cpu")
     assert training_spec(base).device == "cpu"
-    assert plan_memory(CONFIG, replace(job_spec(), device="cpu"), 64).programs < plan().programs
+    assert (
+        plan_memory(CONFIG, replace(job_spec(), device="cpu"), 64).programs
+        < plan_memory(CONFIG, job_spec(), 64).programs
+    )
     assert free_bytes(serving_bytes=10**12, device="cpu") == 0
     assert free_bytes(serving_bytes=10**12, device="cuda") == 5_000_000_000
     assert free_bytes(serving_bytes=10**12, device="cuda", num_processes=2) == 4_000_000_000
