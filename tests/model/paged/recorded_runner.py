@@ -1,9 +1,9 @@
 """A paged runner whose steps are recorded as CUDA graphs, without a GPU."""
 
 from collections.abc import Callable
+from importlib import import_module
 
 import torch
-from torch.fx.experimental.proxy_tensor import make_fx
 from transformers import PreTrainedModel
 
 from inference.model.batch import Batch, make_batch
@@ -47,7 +47,10 @@ def indexed(
 
 def trace(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
     compute()
-    return make_fx(compute)()
+    tracer = import_module(
+        "torch.fx.experimental.proxy_tensor"
+    )  # here: each process of pytest imports this file
+    return tracer.make_fx(compute)()
 
 
 def runner_of(kind: type[PagedRunner], model: PreTrainedModel) -> PagedRunner:
