@@ -125,6 +125,7 @@ def config_of(folder: Path, trust_remote_code: bool) -> Any:
             check_servable(raw, trust_remote_code)
         config = read_config(folder, trust_remote_code)
     choose_attention(config)
+    choose_outputs(config)
     return config
 
 
@@ -135,6 +136,12 @@ def choose_attention(config: Any) -> None:
     """
     if getattr(config.get_text_config(decoder=True), "attn_logit_softcapping", None):
         config._attn_implementation = "eager"
+
+
+def choose_outputs(config: Any) -> None:
+    """Let the model return named outputs, the logits alone: some files set otherwise for their own use."""
+    for each in {id(each): each for each in (config, config.get_text_config(decoder=True))}.values():
+        each.return_dict, each.output_hidden_states, each.output_attentions = True, False, False
 
 
 def check_servable(raw: Mapping[str, Any], trust_remote_code: bool) -> None:

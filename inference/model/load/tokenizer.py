@@ -14,14 +14,22 @@ from inference.model.load.tokenizer_limits import check_tokenizer_limits
 from inference.process import json_files
 
 JINJA_BRACKETS = ("{{", "{%")
+MIN_ORDINARY_TOKENS = 2  # T5's tokenizer has "▁" without any file
 SPECIAL_TOKEN_NAMES = ("bos_token", "eos_token", "unk_token", "pad_token")
 
 
 def open_tokenizer(folder: Path, trust_remote_code: bool) -> Any:
-    """Open the tokenizer in `folder`. Raises BadRequest if its steps make a text many times longer."""
+    """Open the tokenizer in `folder`.
+
+    Raises BadRequest if its steps make a text many times longer, and ValueError if it has special tokens
+    alone, as transformers makes it of a folder without a vocabulary.
+    """
     check_tokenizer_limits(folder)
     with json_files.parsed_once():
-        return AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+        tokenizer = AutoTokenizer.from_pretrained(folder, trust_remote_code=trust_remote_code)
+    if len(tokenizer) - len(tokenizer.all_special_ids) < MIN_ORDINARY_TOKENS:
+        raise ValueError("its files have no vocabulary")
+    return tokenizer
 
 
 def replace_settings(tokenizer: Any, path: Path) -> None:

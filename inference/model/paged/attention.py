@@ -40,6 +40,11 @@ class SlidingWindow:
     def __radd__(self, scores: object) -> object:
         raise UnsupportedModel("the model adds the attention mask to its scores itself")
 
+    def __getattr__(self, name: str) -> object:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        raise UnsupportedModel(f"the model reads the {name} of the attention mask itself")
+
 
 NAME = "hearth_paged"  # has no registered mask function, so transformers builds no mask
 PROBE = "hearth_probe"  # as NAME, with a mask function that shows the pattern of each layer

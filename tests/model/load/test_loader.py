@@ -109,6 +109,19 @@ def test_a_models_own_code_is_not_run_by_default(llama: Path) -> None:
     assert "TRUST_REMOTE_CODE = True" in refusal(llama)
 
 
+def test_a_config_for_other_outputs_still_returns_logits(llama: Path) -> None:
+    tiny.edit(llama / "config.json", return_dict=False, output_hidden_states=True, output_attentions=True)
+    output = load(llama).model(torch.tensor([[5, 6]]))
+    assert output.logits.shape == (1, 2, 320) and output.hidden_states is None and output.attentions is None
+
+
+def test_a_tokenizer_of_special_tokens_alone_is_refused(llama: Path) -> None:
+    """transformers makes it of a class without its files."""
+    (llama / "tokenizer.json").unlink()
+    (llama / "tokenizer_config.json").write_text('{"tokenizer_class": "LlamaTokenizer"}')
+    assert "has no tokenizer that can be read" in (message := refusal(llama)) and "no vocabulary" in message
+
+
 def test_a_missing_tokenizer_is_refused(llama: Path) -> None:
     for path in llama.glob("tokenizer*"):
         path.unlink()

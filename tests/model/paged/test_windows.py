@@ -58,3 +58,10 @@ def test_a_mask_that_no_layer_uses_refuses_nothing() -> None:
         RunnerRules(timed=False, kinds=("paged", "uncached")),
     )
     assert selected.runner_kind == "paged"
+
+
+def test_a_model_that_uses_its_attention_mask_itself_is_refused_in_words() -> None:
+    with pytest.raises(UnsupportedModel, match="adds the attention mask to its scores itself"):
+        torch.zeros(2) + SlidingWindow(4)
+    with pytest.raises(UnsupportedModel, match="reads the dtype of the attention mask itself"):
+        SlidingWindow(4).dtype
