@@ -1,7 +1,7 @@
 """Servers of tests check grammars for as long as it takes on a busy machine.
 
-With its usual patience a server there refuses some because of the time that passes, and not because of the CPU
-time that they take.
+With its usual patience a server there refuses some because of the time that passes, and not because of the
+CPU time that they take.
 """
 
 from inference.structured_output import compile_queue, grammar_checker
