@@ -156,13 +156,13 @@ def test_servers_without_the_tokens_ids_do_not_resume(
 def test_requests_that_a_server_turns_away_go_to_another_one_whatever_the_budget(
     upstream: FakeUpstream, other: FakeUpstream, pool: Backend, loop: asyncio.AbstractEventLoop
 ) -> None:
-    have_all_come = asyncio.Event()
+    have_all_arrived = asyncio.Event()
     head = b"HTTP/1.1 503 X\r\nRetry-After: 5\r\nContent-Length: 2\r\nConnection: close\r\n\r\n"
-    upstream.reply = Reply([have_all_come, head, b"{}"], is_raw=True)
-    other.reply = Reply([have_all_come, *complete(token_chunks())])
+    upstream.reply = Reply([have_all_arrived, head, b"{}"], is_raw=True)
+    other.reply = Reply([have_all_arrived, *complete(token_chunks())])
     streams = [pool.generate(GenerationRequest((Message("user", f"{n} " * 300),))) for n in range(30)]
     wait_until(lambda: len(upstream.bodies) + len(other.bodies) == len(streams))
-    loop.call_soon_threadsafe(have_all_come.set)
+    loop.call_soon_threadsafe(have_all_arrived.set)
     assert all(isinstance(list(stream)[-1], Finished) for stream in streams)
     assert len(upstream.bodies) > 5, "the requests came before the server was known to turn them away"
 

@@ -166,11 +166,11 @@ def test_equal_beginnings_go_to_the_same_server(
 def test_concurrent_requests_are_spread(
     upstream: FakeUpstream, other: FakeUpstream, pool: Backend, loop: asyncio.AbstractEventLoop
 ) -> None:
-    have_all_come = asyncio.Event()
-    upstream.reply = other.reply = Reply([have_all_come, *whole_answer("slow").steps])
+    have_all_arrived = asyncio.Event()
+    upstream.reply = other.reply = Reply([have_all_arrived, *whole_answer("slow").steps])
     streams = [pool.generate(GenerationRequest((Message("user", f"{n} " * 300),))) for n in range(6)]
     wait_until(lambda: len(upstream.bodies) + len(other.bodies) == 6)
-    loop.call_soon_threadsafe(have_all_come.set)
+    loop.call_soon_threadsafe(have_all_arrived.set)
     for stream in streams:
         list(stream)
     assert (len(upstream.bodies), len(other.bodies)) == (3, 3)
