@@ -28,7 +28,8 @@ from inference.remote.upstreams.link import LinkAdapters
 from settings.groups import OFF
 from settings.inference_server import InferenceServer
 from settings.local_model import LocalModel
-from settings.model_list import RemoteModel, ServedModels, Timeouts
+from settings.model_list import ServedModels
+from settings.remote_model import RemoteModel, Timeouts
 from settings.replicas import ReplicaSpec
 from settings.schema import Settings
 from settings.sources import settings_of_model

@@ -13,7 +13,7 @@ from inference.errors import ServerError
 from inference.finding import Finding
 from inference.metrics import Metrics
 from inference.models import ModelEntry, Models
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 from settings.schema import Settings
 
 

@@ -21,7 +21,7 @@ from inference.remote.upstreams.link import fetch_info
 from inference.replicas.cluster import NoCluster, NodeResources, RayCluster, ReplicasFailed
 from settings.device_defaults import fill_defaults
 from settings.inference_server import InferenceServer
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 from settings.schema import Settings
 from startup.engine import public_name
 from startup.freeze_gc import freeze_gc

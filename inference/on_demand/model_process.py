@@ -27,7 +27,7 @@ from inference.process.listen_address import is_listening
 from inference.process.memory import memory_shortage
 from inference.remote.failures import UpstreamFailure
 from inference.remote.upstreams import link
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 from settings.schema import Settings
 
 PROGRAM = ROOT / "serve_model.py"

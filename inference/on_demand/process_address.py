@@ -5,7 +5,7 @@ from pathlib import Path
 
 from inference.process.listen_address import find_free_port, fits_socket, is_unix_socket
 from settings.inference_server import InferenceServer, bearer
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 from settings.schema import Settings
 
 LOOPBACK = "127.0.0.1"

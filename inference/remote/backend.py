@@ -35,7 +35,7 @@ from inference.remote.upstreams.upstream_api import UpstreamTokenizer
 from inference.tokenized import Tokenized
 from inference.types import GenerationRequest
 from inference.validation import check_request, limit_answers
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 CLOSE_TIMEOUT_S = 5.0
 NO_VOCAB = 1 << 31  # an upstream does not tell the width of its logits: it judges token ids itself

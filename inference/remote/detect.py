@@ -16,7 +16,7 @@ from inference.remote.upstreams.choices import is_count
 from inference.remote.upstreams.flavours import GUIDED_VLLM
 from inference.remote.upstreams.gradio.functions import read_functions, read_models
 from inference.untrusted_json import parse_json
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 KIND_OF_OWNER: Mapping[str, str] = {"llamacpp": "llama.cpp", "sglang": "sglang"}  # of a model in the list
 # Of the documents by which a server is known. A list of models or functions, or of routes, may be longer.

@@ -17,7 +17,7 @@ import aiohttp
 from inference.remote.failures import UpstreamFailure, broken, from_status, too_large, unreachable
 from inference.remote.form_login import log_in
 from inference.untrusted_json import decode_json
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 IDLE_CONNECTION_S = 4  # uvicorn, which many servers use, closes an idle connection after 5
 MAX_ERROR_BYTES = 64 << 10

@@ -23,7 +23,7 @@ from inference.remote.residence import Residence, RunningReplicas
 from inference.remote.running_answers import RunningAnswers
 from inference.remote.upstreams.link import LinkApi, LinkTokenizer
 from settings.inference_server import InferenceServer
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 REPLICAS_INTERVAL_S = 1.0  # between two looks at the list of replicas
 

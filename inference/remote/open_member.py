@@ -23,7 +23,7 @@ from inference.remote.upstreams.openai import OpenAIApi
 from inference.remote.upstreams.prompt_types import as_text, prompt_type_of, type_name_of
 from inference.remote.upstreams.tgi import TgiApi
 from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamTokenizer
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 if TYPE_CHECKING:
     from inference.remote.tokenizers.local_tokenizer import LocalTokenizer

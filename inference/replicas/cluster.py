@@ -20,7 +20,7 @@ from inference.remote.members.listed_members import ServerList
 from inference.replicas.directory import ReplicaDirectory
 from inference.replicas.replica import NAMESPACE, ServedReplica
 from inference.replicas.scaling_policy import choose_num_replicas
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 from settings.replicas import ReplicaSpec
 from settings.schema import Settings
 

@@ -18,7 +18,7 @@ from inference.remote.http_client import HttpClient
 from inference.remote.upstreams.link import LOAD_PATH, call
 from inference.replicas.directory import RENEW_INTERVAL_S
 from inference.replicas.scaling_policy import LOAD
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 from settings.schema import Settings
 
 NAMESPACE = "hearth"  # of Ray, for the names of directories

@@ -10,7 +10,8 @@ from inference.on_demand import model_process
 from inference.on_demand.managed_model import LoadFailed
 from inference.on_demand.model_process import ModelProcess
 from inference.process.memory.memory_shortage import describe
-from settings.model_list import RemoteModel, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel
 from tests.settings.parsed_settings import parsed_settings
 
 

@@ -6,7 +6,8 @@ import pytest
 
 from inference.on_demand.process_address import at_address, private_address
 from inference.process import listen_address
-from settings.model_list import RemoteModel, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel
 from tests.settings.parsed_settings import parsed_settings
 
 

@@ -14,7 +14,8 @@ from inference.remote.detect import Detected
 from inference.remote.open import open_model
 from inference.remote.upstreams.gradio.functions import GradioFunctions
 from inference.types import Message
-from settings.model_list import RemoteModel, Timeouts, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel, Timeouts
 from tests.remote.fake_upstream import FakeUpstream, running_loop, start
 
 OpenModel = Callable[..., Backend]

@@ -13,7 +13,8 @@ from inference.remote.detect import Detected
 from inference.remote.members.agreement import disagreement_of
 from inference.remote.open import make_opener, open_model
 from inference.remote.open_member import CannotOpen, open_member
-from settings.model_list import RemoteModel, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document
 
 SETTINGS = {"architecture": "Llama", "dtype": "bfloat16", "quantize": "none", "kv_dtype": "auto"}

@@ -9,7 +9,8 @@ import pytest
 from inference.remote import detect as detect_module
 from inference.remote.detect import Detected, detect
 from inference.remote.http_client import HttpClient
-from settings.model_list import RemoteModel, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document
 
 

@@ -14,7 +14,8 @@ from inference.remote.detect import Detected
 from inference.remote.open import link_fallbacks, open_model
 from inference.remote.open_member import CannotOpen
 from inference.types import GenerationRequest
-from settings.model_list import RemoteModel, parse_models
+from settings.model_list import parse_models
+from settings.remote_model import RemoteModel
 from tests.remote.conftest import CHAT
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document
 from tests.remote.openai_chunks import chat_chunk, whole_answer

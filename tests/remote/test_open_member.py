@@ -6,7 +6,8 @@ import pytest
 
 from inference.remote.detect import Detected
 from inference.remote.open_member import open_member
-from settings.model_list import RemoteModel, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from inference.remote.members.listed_members import ServerList
 from inference.remote.open import open_replicas
 from inference.types import GenerationRequest
 from settings.inference_server import InferenceServer, bearer
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, running_loop, start, wait_until
 
 TEXTS = ("The ", "capital", " is", " Paris")

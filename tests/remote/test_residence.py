@@ -14,7 +14,8 @@ from inference.remote.open import open_child
 from inference.remote.residence import AlwaysLoaded
 from inference.remote.running_answers import RunningAnswers
 from inference.types import GenerationRequest
-from settings.model_list import RemoteModel, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel
 from tests.remote.conftest import CHAT
 
 

@@ -7,7 +7,8 @@ import pytest
 
 from settings.entry_values import BadEntry
 from settings.local_model import LocalModel
-from settings.model_list import RemoteModel, parse_models
+from settings.model_list import parse_models
+from settings.remote_model import RemoteModel
 from settings.schema import BadSetting
 from tests.settings.parsed_settings import parsed_settings
 

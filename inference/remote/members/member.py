@@ -21,7 +21,7 @@ from inference.remote.stream import Emit
 from inference.remote.upstreams.openai import is_conversation
 from inference.remote.upstreams.upstream_api import UpstreamApi, UpstreamCall, UpstreamTokenizer
 from inference.types import GenerationRequest
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 REFUSED_REST_S = 60.0
 MAX_START_IDS = 64

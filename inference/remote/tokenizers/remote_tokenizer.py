@@ -19,7 +19,7 @@ from inference.struct_types import ready
 from inference.tokenized import Tokenized, TokenSpan
 from inference.types import GenerationRequest
 from inference.untrusted_json import decode_json
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 OPENAI_PREFIX = "/v1"
 WITH_TOKENIZER = frozenset({"hearth", "tgi"})  # kinds of servers

@@ -19,7 +19,7 @@ from inference.remote.upstreams.openai_body import chat_body
 from inference.text.byte_alphabet import bytes_of
 from inference.tokenized import Tokenized, TokenSpan
 from inference.types import GenerationRequest
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 SPACE = "▁"  # of SentencePiece
 CONTINUATION_MASK, CONTINUATION = 0xC0, 0x80  # of a byte of UTF-8 that begins no character

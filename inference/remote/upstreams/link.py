@@ -20,7 +20,7 @@ from inference.remote.http_client import HttpClient
 from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.tokenized import Tokenized
 from inference.types import GenerationRequest
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 GENERATE_PATH, EMBED_PATH = "/link/generate", "/link/embed"
 INFO_PATH, LOAD_PATH = "/link/info", "/link/load"

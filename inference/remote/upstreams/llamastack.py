@@ -16,7 +16,7 @@ from inference.remote.upstreams.options import keep_supported
 from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.types import GenerationRequest, Message, Tool, ToolCall
 from inference.untrusted_json import decode_json
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 CHAT_PATH, COMPLETION_PATH = "/v1/inference/chat-completion", "/v1/inference/completion"
 EMBEDDING_PATH = "/v1/inference/embeddings"

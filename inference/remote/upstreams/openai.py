@@ -21,7 +21,7 @@ from inference.remote.upstreams.openai_reader import OpenAIReader
 from inference.remote.upstreams.options import keep_supported
 from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.types import GenerationRequest, Message
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 # Sent to every server, or to every one like vLLM, and left out for one that refuses them: then tokens are
 # counted here, or have no ids. SGLang 0.5 refuses the second in streamed chats.

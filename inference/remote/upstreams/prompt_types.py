@@ -16,7 +16,7 @@ from inference.content import content_text
 from inference.errors import BadRequest
 from inference.struct_types import ready
 from inference.types import GenerationRequest, Message
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 TABLE = Path(__file__).with_suffix(".json")
 SYSTEM = "{S}"  # where the text of the system messages goes

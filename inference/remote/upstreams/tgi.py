@@ -18,7 +18,7 @@ from inference.remote.upstreams.streamed_reader import StreamedReader
 from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.text.stop_strings import StopStrings
 from inference.types import Constraint, GenerationRequest
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 STREAM_PATH, CHAT_PREFIX = "/generate_stream", "/v1"
 CHAT_FLAVOUR = Flavour("TGI", {}, max_stops=4, leaves_stops=True)

@@ -11,7 +11,8 @@ from inference.remote.members.member import Member
 from inference.remote.members.member_load import Prompt
 from inference.remote.members.prefix_events import ask_prompts
 from inference.remote.open_member import open_member
-from settings.model_list import RemoteModel, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel
 from tests.remote.fake_upstream import FakeUpstream, document
 
 HASHES = block_hashes(b"a" * 1024)

@@ -13,7 +13,8 @@ from inference.remote.failures import UpstreamFailure
 from inference.remote.frames import FrameParser
 from inference.remote.upstreams.link import LinkApi, LinkReader, read_result, reported
 from inference.types import GenerationRequest
-from settings.model_list import RemoteModel, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel
 
 EVENTS = [Started(0, 3, 0), Token(0, 1, "a"), Started(1, 3, 0), Finished(0, "stop", num_tokens=1)]
 

@@ -15,7 +15,8 @@ from inference.remote.upstreams.flavours import FLAVOURS
 from inference.remote.upstreams.openai import OpenAIApi
 from inference.sampling import Sampling
 from inference.types import Constraint, GenerationRequest, Message, TemplateOptions, Tool, ToolCall
-from settings.model_list import RemoteModel, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, event
 from tests.remote.openai_chunks import DONE, chat_chunk, say, text_chunk, usage_chunk, whole_answer

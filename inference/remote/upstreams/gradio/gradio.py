@@ -24,7 +24,7 @@ from inference.remote.upstreams.upstream_api import UpstreamCall
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
 from inference.untrusted_json import decode_json
-from settings.model_list import RemoteModel
+from settings.remote_model import RemoteModel
 
 DEFAULT_MAX_TOKENS = 1024  # h2oGPT's
 MAX_TOP_K = 100  # h2oGPT's; it stands for none too

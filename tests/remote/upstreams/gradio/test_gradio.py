@@ -17,7 +17,8 @@ from inference.remote.open_member import open_member
 from inference.remote.upstreams.gradio.functions import GradioFunctions, read_functions, read_models
 from inference.sampling import Sampling
 from inference.types import GenerationRequest, Message
-from settings.model_list import RemoteModel, parse_entry
+from settings.model_list import parse_entry
+from settings.remote_model import RemoteModel
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, event, wait_until
 
