@@ -6,6 +6,8 @@ Plain values only. The only kind of part is text: a further kind is a class in M
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+TEXT_TYPES = ("text", "input_text", "output_text")  # of a part, in OpenAI's JSON
+
 
 @dataclass(frozen=True, slots=True)
 class TextPart:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-import numpy as np
 from msgspec import Struct
 
 from api.body.json_body import to_struct
@@ -10,8 +9,7 @@ from api.tinker.pass_body import Chunk, DatumBody, OtherChunk, PassBody
 from api.tinker.sampling.parse import TEXT_CHUNK
 from api.tinker.sampling.parse import Chunk as ChunkFields
 from api.tinker.tensor_json import TensorFields, read_tensor, to_array
-
-TOKEN = np.dtype("<i4")
+from api.tinker.tensors import TOKEN
 
 
 class ModelInputFields(Struct):

@@ -16,6 +16,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 
 MAX_COLUMNS = 64  # of a sparse tensor: 3 numbers must not become a dense tensor of any size
 FLOAT, INTEGER = np.dtype("<f4"), np.dtype("<i8")
+TOKEN = np.dtype("<i4")  # of token ids in a body
 DTYPES: dict[str, np.dtype[Any]] = {"float32": FLOAT, "int64": INTEGER}
 
 

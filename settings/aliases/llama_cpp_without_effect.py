@@ -4,18 +4,20 @@ from collections.abc import Mapping
 
 from settings.aliases.alias import Unsupported, no_effect
 from settings.aliases.convert import CACHE_TYPES
+from settings.aliases.reasons import (
+    NO_DRAFT_MODEL,
+    NO_IMAGES,
+    NO_REASONING,
+    OWN_KERNELS,
+    OWN_LOADING,
+    OWN_PAGES,
+)
 from settings.aliases.tgi import KV_DTYPE_OR_8_BITS
 
-OWN_KERNELS = "the engine selects its kernels itself, and proves their results at load"
-OWN_PAGES = "the engine selects the layout of its KV cache itself"
-OWN_LOADING = "weights are read straight from their files"
 OWN_THREADS = "THREADS is the number of threads; the system places them"
-NO_IMAGES = "this server reads no images, audio or video"
-NO_DRAFT_MODEL = "drafts come from DRAFT_MODEL or repetitions: set SPECULATE"
 IN_THE_REQUEST = "a request sets it itself"
 WHOLE_LAYERS = "LAYERS puts whole layers on each GPU, the rest on the CPU; NUM_SHARD splits every layer"
 NO_TOOLS = "this server runs no tools: it returns the model's tool calls"
-NO_REASONING = "the reasoning of a model stays in the text of its answer"
 FIXED_LOG = "LOG_LEVEL and JSON_OUTPUT are the settings of the log, which has no prompts"
 FIXED_ROUTES = "the routes and pages of this server are fixed"
 

@@ -4,22 +4,24 @@ from collections.abc import Mapping
 
 from settings.aliases.alias import OFF_VALUES, ON_VALUES, Unsupported, no_effect
 from settings.aliases.convert import QUANTIZATION_VALUES, TOOL_FORMATS, is_known_speculation
+from settings.aliases.reasons import (
+    NO_DRAFT_MODEL,
+    NO_IMAGES,
+    NO_REASONING,
+    OWN_KERNELS,
+    OWN_LOADING,
+    OWN_PAGES,
+)
 
-NO_IMAGES = "this server reads no images, audio or video"
 WHOLE_ADAPTERS = "an adapter is served with all its tensors, or refused"
 NO_PLUGIN = "this server loads no plugins"
 ONE_ENGINE = "one engine serves the model on this machine: NUM_SHARD splits its layers over several GPUs"
-OWN_KERNELS = "the engine selects its kernels itself, and proves their results at load"
-OWN_PAGES = "the engine selects the layout of its KV cache itself"
 OWN_SCHEDULER = "the scheduler admits and preempts sequences by its own rules: see WAITING_SERVED_RATIO"
-OWN_LOADING = "weights are read straight from their files"
 NO_OFFLOAD = "weights and keys stay where they are: LAYERS puts layers on GPUs, the rest on the CPU"
-NO_DRAFT_MODEL = "drafts come from DRAFT_MODEL or repetitions: set SPECULATE"
 NO_PROMPTS_IN_LOG = "the log has one line for a request, without its text; LOG_LEVEL=warning leaves it out"
 IN_THE_REQUEST = "a request asks for it itself"
 DEFAULTS = "requests without a value use DEFAULT_TEMPERATURE and DEFAULT_MAX_TOKENS"
 FIXED_METRICS = "/metrics always has the same metrics"
-NO_REASONING = "the reasoning of a model stays in the text of its answer"
 
 IGNORED: Mapping[str, Unsupported] = {
     "QUANTIZATION": Unsupported(

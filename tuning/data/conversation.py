@@ -9,8 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from inference.content import MessageContent, TextPart, content_of
+from inference.content import TEXT_TYPES, MessageContent, TextPart, content_of
 from inference.errors import BadRequest
+from inference.text.template_messages import REASONING_KEYS
 from inference.types import Message, Role, Tool, ToolCall
 from tuning.data.strict_json import InvalidJson, parse_row_json
 
@@ -28,8 +29,6 @@ ROLES: Mapping[str, Role] = {
     "observation": "tool",
 }
 KNOWN_ROLES = "system, developer, user, assistant or tool"
-REASONING_KEYS = ("reasoning_content", "reasoning", "thinking")
-TEXT_TYPES = ("text", "input_text", "output_text")
 MESSAGE_KEYS = frozenset(
     ("role", "content", "from", "value", "name", "tool_calls", "tool_call_id", "weight", *REASONING_KEYS)
 )

@@ -15,9 +15,9 @@ from inference.process.child_program import describe_exit
 from tuning.jobs.process import ChildProcess
 from tuning.served_weights import with_served_weights
 from tuning.trainer.messages import Arrays, TrainerMessage, read_message, write_message
+from tuning.trainer.run_files import BASE_FILE
 from tuning.types import TrainingBase
 
-BASE_FILE = "base.json"
 EXIT_TIMEOUT_S = 5.0
 
 log = logging.getLogger(__name__)

@@ -41,12 +41,12 @@ from tuning.trainer.model.linear_layers import find_linear_names, kinds_to_names
 from tuning.trainer.model.lora import LoraOptions
 from tuning.trainer.model.open_base import open_base
 from tuning.trainer.optimizers import AdamParams, check_params, num_steps
+from tuning.trainer.run_files import BASE_FILE
 from tuning.trainer.run_state import open_run_state, save_run_state
 from tuning.trainer.trainer import Trainer
 from tuning.trainer.whole_passes import Interruption, PassInterrupted, whole_pass
 from tuning.types import Hyperparameters, JobSpec, TrainingBase, base_fields
 
-BASE_FILE = "base.json"
 RUN_FACTOR = 4  # a trained weight, its gradient, which is kept over requests, and two moments
 LORA_ALPHA = 32.0  # whatever the rank is
 OUT_OF_MEMORY = "the trainer ran out of memory: send fewer or shorter data at a time"

@@ -20,7 +20,7 @@ from api.openai.protocol.chat import (
     ToolChoice,
     ToolParam,
 )
-from inference.content import MessageContent, TextPart, content_of
+from inference.content import TEXT_TYPES, MessageContent, TextPart, content_of
 from inference.errors import short
 from inference.types import Message, Role, Tool, ToolCall
 
@@ -32,7 +32,6 @@ ROLES: dict[str, Role] = {
     "tool": "tool",
     "function": "tool",  # OpenAI's older API
 }
-TEXT_TYPES = ("text", "input_text", "output_text")
 REASONING_TYPES = ("thinking", "reasoning", "redacted_thinking")
 
 

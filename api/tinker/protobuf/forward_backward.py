@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from itertools import groupby
 
-import numpy as np
-
 from api.tinker.pass_body import Chunk, DatumBody, OtherChunk, PassBody
 from api.tinker.protobuf.tensor import read_array, read_tensor, write_batched
 from api.tinker.protobuf.wire import (
@@ -26,7 +24,7 @@ from api.tinker.protobuf.wire import (
     signed,
     text,
 )
-from api.tinker.tensors import Array
+from api.tinker.tensors import TOKEN, Array
 from inference.errors import BadRequest
 
 MODEL_ID, SEQ_ID, DATA, LOSS_FN, CONFIG, FORWARD_ONLY, CONFIG_V2 = range(1, 8)
@@ -34,7 +32,6 @@ MODEL_INPUT, LOSS_FN_INPUTS = 1, 2
 ENCODED_TEXT = 1
 OTHER_CHUNKS = {2: "image", 3: "dmel"}
 NUMBER, TEXT = 1, 2  # of a value in CONFIG_V2
-TOKEN = np.dtype("<i4")
 RECORD = "ArrayRecord"
 
 

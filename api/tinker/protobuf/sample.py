@@ -9,9 +9,10 @@ import numpy as np
 from api.tinker.protobuf.tensor import write_tensor
 from api.tinker.protobuf.wire import bytes_field, integer_field
 from api.tinker.sampling.result import SampledSequence, SampleResult, TopTokens
+from api.tinker.tensors import TOKEN
 
 STOP_REASONS = {"stop": 0, "length": 1}
-TOKEN, LOGPROB = np.dtype("<i4"), np.dtype("<f4")
+LOGPROB = np.dtype("<f4")
 NO_TOKEN = (0, -99999.0)  # fills the rows of TopkLogprobs, which are of one length
 
 

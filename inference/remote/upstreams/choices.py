@@ -15,6 +15,7 @@ from inference.remote.failures import broken
 from inference.remote.upstreams.tool_calls import ToolCallReader
 
 LOWEST_LOGPROB = -9999.0  # of servers whose JSON has no minus infinity
+UNKNOWN_ID = -1  # of a token whose id the server does not say
 MAX_COUNT = 1 << 31  # of tokens, and of ids of tokens
 FINISH_REASONS: Mapping[str, FinishReason] = {
     **dict.fromkeys(

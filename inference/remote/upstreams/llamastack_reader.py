@@ -5,10 +5,9 @@ from typing import Any
 import msgspec
 
 from inference.events import Event, Token, TopLogprob
-from inference.remote.upstreams.choices import known_logprob
+from inference.remote.upstreams.choices import UNKNOWN_ID, known_logprob
 from inference.remote.upstreams.streamed_reader import StreamedReader
 
-UNKNOWN_ID = -1
 COUNTS = {"prompt_tokens": "prompt", "completion_tokens": "completion"}  # metrics that are counts
 
 

@@ -8,12 +8,11 @@ from inference.events import Event, PromptToken, Token, TopLogprob
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import broken, in_band
 from inference.remote.upstreams.answer_stops import AnswerStops
-from inference.remote.upstreams.choices import Choices, is_count, known_logprob
+from inference.remote.upstreams.choices import UNKNOWN_ID, Choices, is_count, known_logprob
 from inference.text.stop_strings import StopStrings
 from inference.untrusted_json import decode_json
 
 DONE = b"[DONE]"
-UNKNOWN_ID = -1
 TOKEN_ID_PREFIX = "token_id:"  # vLLM's name of a token, on request
 
 

@@ -10,13 +10,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from torch import nn
-from transformers.pytorch_utils import Conv1D
-
 from inference.errors import BadRequest
-from inference.model.quantization.find_weights import ROUTERS
+from inference.model.quantization.find_weights import LINEAR, ROUTERS
 
-LINEAR = (nn.Linear, Conv1D)
 # Layers whose weights are read without a call of the layer, by their names (peft, tuners/tuners_utils.py,
 # _check_lora_target_modules_mamba).
 UNCALLED_TYPES = frozenset(("mamba", "mamba2", "falcon_mamba", "falcon_h1", "nemotron_h"))

@@ -7,12 +7,11 @@ from inference.events import Event, Token
 from inference.remote.event_stream import ServerSentEvent
 from inference.remote.failures import broken, in_band, refused
 from inference.remote.upstreams.answer_stops import AnswerStops
-from inference.remote.upstreams.choices import Choices
+from inference.remote.upstreams.choices import UNKNOWN_ID, Choices
 from inference.remote.upstreams.gradio.untrusted_literal import parse_literal
 from inference.text.stop_strings import StopStrings
 from inference.untrusted_json import decode_json
 
-UNKNOWN_ID = -1
 GENERATING, COMPLETE, HEARTBEAT = b"generating", b"complete", b"heartbeat"
 WRONG_KEY = "Invalid Access Key"
 

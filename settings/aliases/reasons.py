@@ -1,0 +1,8 @@
+"""Why flags of several servers have no effect here, for the warnings that name them."""
+
+OWN_KERNELS = "the engine selects its kernels itself, and proves their results at load"
+OWN_PAGES = "the engine selects the layout of its KV cache itself"
+OWN_LOADING = "weights are read straight from their files"
+NO_IMAGES = "this server reads no images, audio or video"
+NO_DRAFT_MODEL = "drafts come from DRAFT_MODEL or repetitions: set SPECULATE"
+NO_REASONING = "the reasoning of a model stays in the text of its answer"
