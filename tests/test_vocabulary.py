@@ -131,7 +131,8 @@ def places() -> tuple[Place, ...]:
     files = areas()
     hits = [place for top, paths in files.items() for path in paths for place in of_file(top, path)]
     hits += [place for top, paths in files.items() for place in of_paths(top, paths)]
-    native = sorted((ROOT / NATIVE).glob("*.[ch]"))
+    native = sorted((ROOT / NATIVE).rglob("*.[ch]"))
+    assert native, "the C sources have moved"
     hits += [place for path in native for place in of_native(path)] + list(of_paths("native", native))
     classes = Counter(place.name for place in hits if place.group == CLASSES)
     return tuple(sorted(place for place in hits if place.group != CLASSES or classes[place.name] > 1))
