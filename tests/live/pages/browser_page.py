@@ -25,6 +25,10 @@ FLAGS = (
     "--disable-background-networking",
     "--disable-component-update",
     "--disable-sync",
+    "--disable-extensions",
+    "--disable-default-apps",
+    "--disable-features=BackForwardCache,SpareRendererForSitePerProcess,Translate",  # more renderers
+    "--mute-audio",
     "--window-size=1280,900",
 )
 DIALECTS = ("llama_stack", "openai", "tgi", "neodim")
