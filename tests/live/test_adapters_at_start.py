@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,17 +11,14 @@ from safetensors.torch import load_file, save_file
 
 from scripts.loopback import free_port
 from tests.lora.demo_adapter import save_adapter
-from tests.servers.serving import ROOT
+from tests.servers.forked_main import run_to_end
 
 pytestmark = pytest.mark.slow
 
 
 def start(*flags: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "main.py", "--model", "models/demo", "--port", str(free_port()), *flags]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1"}
-    return subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=120, check=False
-    )
+    arguments = ["--model", "models/demo", "--port", str(free_port()), *flags]
+    return run_to_end(arguments, {**os.environ, "HF_HUB_OFFLINE": "1"})
 
 
 def save_with_another_rank(folder: Path) -> Path:
