@@ -91,7 +91,7 @@ VALUES: tuple[Any, ...] = (
     ),
     *([], [1], [-1], [10**30], ["x"], [""], [[]], [None], {}, {"x": 1}, {"": None}, {"type": "x"}, [{}]),
 )
-PAUSE_S = 0.1  # the background client's: continuous streams would take most of the processor
+PAUSE_S = 0.5  # the background client's: continuous streams would take most of the processor
 INSIDES = ("Traceback", "/site-packages/", ".py", "/home/", "/root/")
 FAULTS = ('"code":500', '"error_type":"generation"', "Internal")
 FRAMES = ("", "data: [DONE]", ": ping")

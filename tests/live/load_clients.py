@@ -45,7 +45,7 @@ async def leave(port: int, path: str, body: dict[str, Any], chance: random.Rando
 
 def busy(server: ServerProcess) -> dict[str, float]:
     """The gauges of running and waiting sequences that are not back to zero."""
-    lines = requests.get(server.url + "/metrics", timeout=5).text.splitlines()
+    lines = requests.get(server.url + "/metrics", timeout=60).text.splitlines()
     gauges = dict(
         line.split(" ", 1) for line in lines if line.startswith(("hearth_running", "hearth_waiting"))
     )

@@ -57,7 +57,7 @@ def complete(server: ServerProcess, **fields: Any) -> str:
 
 
 def test_scales_of_the_start_count_until_a_request_sets_others(server: ServerProcess, home: Path) -> None:
-    listed = requests.get(f"{server.url}/lora-adapters", timeout=10).json()
+    listed = requests.get(f"{server.url}/lora-adapters", timeout=60).json()
     assert {each["name"]: each["scale"] for each in listed} == AT_START
     assert complete(server) == peft_answer(home, [*AT_START.values()])
     assert server.post("/lora-adapters", []).json() == {"success": True}

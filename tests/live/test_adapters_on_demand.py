@@ -47,7 +47,7 @@ def ask(models: ServerProcess, model: str) -> str:
 
 
 def parents(models: ServerProcess) -> dict[str, str | None]:
-    cards = requests.get(f"{models.url}/v1/models", timeout=10).json()["data"]
+    cards = requests.get(f"{models.url}/v1/models", timeout=60).json()["data"]
     return {card["id"]: card["parent"] for card in cards}
 
 

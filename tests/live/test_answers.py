@@ -22,7 +22,7 @@ def chat(server: ServerProcess, question: str, *, system: str = "", **params: ob
 
 
 def figure(server: ServerProcess, name: str) -> float:
-    lines = requests.get(server.url + "/metrics", timeout=5).text.splitlines()
+    lines = requests.get(server.url + "/metrics", timeout=60).text.splitlines()
     return next(float(line.split()[1]) for line in lines if line.startswith(name + " "))
 
 

@@ -53,7 +53,7 @@ def test_neodim_and_tgi_share_a_path_and_a_seed_gives_both_the_same_text(server:
 @pytest.mark.slow
 def test_a_file_opened_in_a_browser_may_call(server: ServerProcess) -> None:
     headers = {"Origin": "null", "Access-Control-Request-Method": "POST"}
-    allowed = requests.options(server.url + "/generate", headers=headers, timeout=5)
+    allowed = requests.options(server.url + "/generate", headers=headers, timeout=60)
     assert (allowed.status_code, allowed.headers["Access-Control-Allow-Origin"]) == (200, "null")
     refused = server.post("/generate", BODY | {"tfs": 7}, headers={"Origin": "null"})
     assert (refused.status_code, refused.headers["Access-Control-Allow-Origin"]) == (400, "null")

@@ -84,7 +84,7 @@ class Front:
     @property
     def members(self) -> set[str]:
         """The replicas that get requests."""
-        text = requests.get(f"http://127.0.0.1:{self.server.port}/metrics", timeout=10).text
+        text = requests.get(f"http://127.0.0.1:{self.server.port}/metrics", timeout=60).text
         lines = [line for line in text.splitlines() if line.startswith("hearth_upstream_breaker_open{")]
         return {line.partition('member="')[2].partition('"')[0] for line in lines}
 

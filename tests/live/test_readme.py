@@ -44,7 +44,7 @@ def test_a_command_prints_what_the_docs_show(server: ServerProcess, command: str
 
 @pytest.mark.slow
 def test_the_docs_name_every_operations_route(server: ServerProcess) -> None:
-    own = requests.get(server.url, timeout=5).json()["routes"]["ops"]
+    own = requests.get(server.url, timeout=60).json()["routes"]["ops"]
     described = OPERATIONS.read_text()
     assert own and [route for route in own if f"`{route}`" not in described] == []
 
