@@ -3,10 +3,8 @@
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
@@ -18,48 +16,33 @@ from inference.finding import Refused
 from tests.fakes import fake_hub
 from tests.fakes.fake_hub_faults import Stall
 from tests.hub.download.conftest import PIECE_BYTES, SIZE, WEIGHTS
+from tests.hub.download.fetching import ERRORS, OUTPUT, FetchProcess, running_forks
 
-ROOT = Path(__file__).parents[3]
-TIMEOUT_S = 60.0
-FETCH = f"""
-import sys, time
-from pathlib import Path
-from hub.download import fetch
-from hub.download.retry import DownloadOptions
-from inference.finding import Refused
-from hub.client import Hub
-from hub.resolve import find_model
-from hub.download.disk_guard import DiskGuard
-hub = Hub(sys.argv[1], Path(sys.argv[2]))
-repository = find_model(
-    "acme/large", "main", home=Path("."), hub=hub, offline=False
-)
-options = DownloadOptions(num_connections=4, piece_bytes={PIECE_BYTES}, timeout_s=300, quiet_s=0)
-try:
-    fetch(repository, hub, disk_guard=DiskGuard(hub.cache_dir, spare_bytes=0), options=options)
-except Refused as refused:
-    print(refused.finding.have, refused.finding.fix, sep=": ")
-    sys.exit(1)
-"""
-
+TIMEOUT_S = 240.0
 FetchModel = Callable[..., Path]
 
 
-@contextmanager
-def fetching(client: Hub) -> Iterator[subprocess.Popen[str]]:
-    process = subprocess.Popen(
-        [sys.executable, "-c", FETCH, client.endpoint, str(client.cache_dir)],
-        cwd=ROOT,
-        env=os.environ | {"NO_PROXY": "127.0.0.1,localhost"},
-        text=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    )
-    try:
+StartFetch = Callable[[], FetchProcess]
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[subprocess.Popen[str]]:
+    with running_forks() as process:
         yield process
-    finally:
-        process.kill()
-        process.communicate()
+
+
+@pytest.fixture
+def start_fetch(forks: subprocess.Popen[str], client: Hub, tmp_path: Path) -> Iterator[StartFetch]:
+    """Starts a fetch in a process of its own, which ends with the test."""
+    started: list[FetchProcess] = []
+
+    def start() -> FetchProcess:
+        started.append(FetchProcess(forks, client, tmp_path / f"fetch {len(started)}"))
+        return started[-1]
+
+    yield start
+    for fetch in started:
+        fetch.send_signal(signal.SIGKILL)
 
 
 def wait_until(true: Callable[[], bool]) -> None:
@@ -93,68 +76,71 @@ def resume_fetch(fake: fake_hub.FakeHub, repo: fake_hub.Repo, stalled: Stall, fe
     return sum(request.sent for request in fake.gets_of(WEIGHTS))
 
 
+@pytest.mark.system("posix")
 def test_a_fetch_killed_at_nine_tenths_resumes_from_there(
     fake: fake_hub.FakeHub,
     repo: fake_hub.Repo,
-    client: Hub,
+    start_fetch: StartFetch,
     blob: Path,
     stalled: Stall,
     fetch_model: FetchModel,
 ) -> None:
-    with fetching(client) as process:
-        wait_until(lambda: count_written_bytes(blob, SIZE) == stalled.at)
-        process.kill()
-        process.wait(TIMEOUT_S)
+    fetch = start_fetch()
+    wait_until(lambda: count_written_bytes(blob, SIZE) == stalled.at)
+    fetch.send_signal(signal.SIGKILL)
+    assert fetch.wait(TIMEOUT_S) is None
     assert resume_fetch(fake, repo, stalled, fetch_model) == SIZE - stalled.at
 
 
+@pytest.mark.system("posix")
 @pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_signal_ends_the_fetch_at_once_and_reports_the_kept_bytes(
     fake: fake_hub.FakeHub,
     repo: fake_hub.Repo,
-    client: Hub,
+    start_fetch: StartFetch,
     blob: Path,
     stalled: Stall,
     fetch_model: FetchModel,
     number: signal.Signals,
 ) -> None:
-    with fetching(client) as process:
-        wait_until(lambda: count_written_bytes(blob, SIZE) == stalled.at)
-        process.send_signal(number)
-        output, errors = process.communicate(timeout=TIMEOUT_S)
-    assert (process.returncode, output) == (1, "stopped: start again: 902.0 kB are kept\n")
-    assert "Traceback" not in errors
+    fetch = start_fetch()
+    wait_until(lambda: count_written_bytes(blob, SIZE) == stalled.at)
+    fetch.send_signal(number)
+    assert fetch.wait(TIMEOUT_S) == 1
+    assert fetch.read(OUTPUT) == "stopped: start again: 902.0 kB are kept\n"
+    assert "Traceback" not in fetch.read(ERRORS)
     assert resume_fetch(fake, repo, stalled, fetch_model) == SIZE - stalled.at
 
 
+@pytest.mark.system("posix")
 @pytest.mark.slow
 def test_the_second_of_two_fetches_waits_and_takes_over_when_the_first_dies(
     fake: fake_hub.FakeHub,
     repo: fake_hub.Repo,
-    client: Hub,
+    start_fetch: StartFetch,
     blob: Path,
     stalled: Stall,
     fetch_model: FetchModel,
 ) -> None:
-    with fetching(client) as first:
-        wait_until(lambda: count_written_bytes(blob, SIZE) == stalled.at)
-        with fetching(client) as second:
-            assert second.stderr is not None
-            assert second.stderr.readline().startswith("another process fetches acme/large: 90%, 900.0 kB")
-            fake.requests.clear()
-            repo.faults.clear()
-            first.kill()
-            assert second.wait(TIMEOUT_S) == 0
+    first = start_fetch()
+    wait_until(lambda: count_written_bytes(blob, SIZE) == stalled.at)
+    second = start_fetch()
+    wait_until(lambda: "another process fetches acme/large: 90%, 900.0 kB" in second.read(ERRORS))
+    fake.requests.clear()
+    repo.faults.clear()
+    first.send_signal(signal.SIGKILL)
+    assert second.wait(TIMEOUT_S) == 0
     assert sum(request.sent for request in fake.gets_of(WEIGHTS)) == SIZE - stalled.at
 
 
+@pytest.mark.system("posix")
 @pytest.mark.slow
 def test_the_second_of_two_fetches_requests_nothing_that_the_first_has_fetched(
-    fake: fake_hub.FakeHub, repo: fake_hub.Repo, client: Hub, blob: Path, fetch_model: FetchModel
+    fake: fake_hub.FakeHub, repo: fake_hub.Repo, start_fetch: StartFetch
 ) -> None:
-    with fetching(client) as first, fetching(client) as second:
-        assert (first.wait(TIMEOUT_S), second.wait(TIMEOUT_S)) == (0, 0)
+    first, second = start_fetch(), start_fetch()
+    assert (first.wait(TIMEOUT_S), second.wait(TIMEOUT_S)) == (0, 0)
     assert sum(request.sent for request in fake.gets_of(WEIGHTS)) == SIZE
 
 
