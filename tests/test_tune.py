@@ -19,6 +19,7 @@ from tuning.service import TuningService
 from tuning.terminal.server_client import ServerClient
 
 TRAINED = "ft:model:local:facts:"
+POLL_S = 0.02  # how soon the server sees its shutdown
 
 
 @pytest.fixture
@@ -27,7 +28,7 @@ def url(tuning: TuningService) -> Iterator[str]:
         make_models(FakeBackend()), ServerSettings(api_keys=("key",)), services=Services(tuning=tuning)
     )
     server = make_server("127.0.0.1", 0, app, threaded=True)
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=[POLL_S])
     thread.start()
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()

@@ -16,6 +16,8 @@ from settings.groups import ServerSettings
 from tests.fakes.fake_backend import FakeBackend, Script, make_models, say
 from tests.settings.parsed_settings import parsed_settings
 
+POLL_S = 0.02  # how soon the server sees its shutdown
+
 
 @contextmanager
 def served(script: Script, keys: tuple[str, ...] = ()) -> Iterator[str]:
@@ -25,7 +27,7 @@ def served(script: Script, keys: tuple[str, ...] = ()) -> Iterator[str]:
         create_app(make_models(FakeBackend(script)), ServerSettings(api_keys=keys)),
         threaded=True,
     )
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=[POLL_S])
     thread.start()
     try:
         yield f"http://127.0.0.1:{server.server_port}"

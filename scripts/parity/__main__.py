@@ -28,7 +28,6 @@ from scripts.parity.tiny_model import ModelType
 # Types that are quick to compare, at least one for each runner.
 SAMPLE = (
     "llama",
-    "gpt_neo",
     "deepseek_v32",
     "mamba",
     "roberta",
@@ -36,7 +35,6 @@ SAMPLE = (
     "musicgen",
     "prophetnet",
     "t5",
-    "qwen2_audio",
 )
 
 

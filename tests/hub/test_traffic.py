@@ -6,6 +6,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 import transformers
@@ -13,7 +14,9 @@ from huggingface_hub import constants
 
 from checks.preflight import PreflightReport, preflight
 from hub.resolve import resolve_in_background
+from settings.schema import Settings
 from settings.sources import Source, read_config_file, resolve
+from startup import one_model
 from tests.fakes import fake_hub
 from tests.tiny_models import tiny
 
@@ -52,14 +55,18 @@ def large(fake: fake_hub.FakeHub, tmp_path: Path) -> fake_hub.Repo:
     return fake.repos["acme/large"]
 
 
+def options_of(name: str, folder: Path) -> Settings:
+    overrides = {"MODEL_NAME": name, "CACHE_DIR": str(folder / "cache"), "PORT": 0}
+    return resolve([read_config_file(ROOT / "config.py"), Source("here", overrides)])
+
+
 @pytest.fixture
 def verdict(
     fake: fake_hub.FakeHub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Callable[[], PreflightReport]]:
     """The report of `main.py --check` for acme/large."""
     monkeypatch.setattr(constants, "ENDPOINT", fake.url)
-    overrides = {"MODEL_NAME": "acme/large", "CACHE_DIR": str(tmp_path / "cache"), "PORT": 0}
-    options = resolve([read_config_file(ROOT / "config.py"), Source("here", overrides)])
+    options = options_of("acme/large", tmp_path)
     yield lambda: preflight(options, resolve_in_background(options, tmp_path))
 
 
@@ -137,20 +144,36 @@ def test_without_an_index_that_is_too_large_the_file_names_give_the_shards(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "code"), [("acme/large", 0), ("acme/larg", 1)])
 def test_the_command_prints_a_verdict_for_programs(
-    fake: fake_hub.FakeHub, large: fake_hub.Repo, tmp_path: Path, name: str, code: int
+    fake: fake_hub.FakeHub, large: fake_hub.Repo, tmp_path: Path
 ) -> None:
     done = subprocess.run(
-        [sys.executable, "main.py", "--check", "--json", f"--model-name={name}", "--port=0"],
+        [sys.executable, "main.py", "--check", "--json", "--model-name=acme/large", "--port=0"],
         capture_output=True,
         text=True,
         cwd=ROOT,
         env=os.environ | {"HF_ENDPOINT": fake.url, "CACHE_DIR": str(tmp_path / "cache")},
     )
     verdict = json.loads(done.stdout)
-    assert (done.returncode, verdict["ok"]) == (code, code == 0)
-    access = next(finding for finding in verdict["findings"] if finding["name"] == "access")
-    assert access["ok"] is (code == 0)
-    assert ("acme/large" in access["fix"]) is (code == 1)
+    assert (done.returncode, verdict["ok"], access_in(verdict)["ok"]) == (0, True, True)
     assert fake.wire < MOST
+
+
+def test_a_refused_model_is_a_verdict_that_names_the_right_one(
+    fake: fake_hub.FakeHub,
+    large: fake_hub.Repo,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(constants, "ENDPOINT", fake.url)
+    options = options_of("acme/larg", tmp_path)
+    assert one_model.check(options, resolve_in_background(options, tmp_path), as_json=True) == 1
+    verdict = json.loads(capsys.readouterr().out)
+    assert (verdict["ok"], access_in(verdict)["ok"]) == (False, False)
+    assert "acme/large" in access_in(verdict)["fix"] and fake.wire < MOST
+
+
+def access_in(verdict: dict[str, Any]) -> dict[str, Any]:
+    """The finding about the access to the model."""
+    return next(finding for finding in verdict["findings"] if finding["name"] == "access")

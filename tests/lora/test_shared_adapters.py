@@ -56,6 +56,7 @@ def answers_of(folder: Path) -> list[list[int]]:
     return [sink.ids for sink in sinks]
 
 
+@pytest.mark.timeout(900)  # on a machine that other programs load, too
 @pytest.mark.slow
 def test_two_ranks_answer_as_peft(tmp_path: Path) -> None:
     for name, (family, settings, config) in FEATURES.items():

@@ -332,6 +332,7 @@ def test_a_failed_test_of_a_group_is_a_wrong_result(
 OWN_TESTS = {"memory", "correct"}  # sections that are tested above
 
 
+@pytest.mark.timeout(900)  # on a machine that other programs load, too
 @pytest.mark.slow
 def test_every_other_section_runs_without_a_gpu(tmp_path: Path, vllm_path: Path) -> None:
     sections = [name for name in SECTIONS if name not in OWN_TESTS]

@@ -81,7 +81,7 @@ def test_a_report_has_a_line_per_request_per_file_and_per_function() -> None:
 def test_a_request_executes_the_same_files_each_time() -> None:
     arguments = ("--runner", RUNNERS[0], "--dialect", "openai-chat", "openai-chat", "--json")
     command = [sys.executable, "-m", "scripts.hot_path", *arguments]
-    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=200)
+    result = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True, timeout=280)
     first, second = json.loads(result.stdout)
     assert {
         "api/openai/chat_writer.py",

@@ -24,6 +24,7 @@ def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("models")
 
 
+@pytest.mark.timeout(900)  # on a machine that other programs load, too
 @pytest.mark.slow
 @pytest.mark.parametrize("case", MEASURED, ids=lambda case: case.name)
 def test_a_server_takes_the_predicted_memory(case: MemoryCase, models: Path, tmp_path: Path) -> None:

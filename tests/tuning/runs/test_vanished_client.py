@@ -47,7 +47,6 @@ def test_a_client_that_vanishes_within_a_batch_stops_no_run(
     servers: RunServers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The client sends the first request of a batch last, as the SDK does, and vanishes within it."""
-    monkeypatch.setattr(run_queue, "GAP_S", GAP_S)
     runs = servers.open()
     client = RunClient(runs)
     broken, other, alone = (client.create_run(number) for number in range(3))
@@ -55,6 +54,7 @@ def test_a_client_that_vanishes_within_a_batch_stops_no_run(
         expected = result_of(url, send(url, alone, 1))["metrics"]
         waiting = [send(url, broken, seq_id) for seq_id in (2, 3)]
         vanish_within(url, pass_body(broken, 1))
+        monkeypatch.setattr(run_queue, "GAP_S", GAP_S)  # only now: both requests wait for the first
         assert result_of(url, send(url, other, 1))["metrics"] == expected
         for request_id in waiting:
             failure = result_of(url, request_id)

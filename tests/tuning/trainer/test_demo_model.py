@@ -54,6 +54,7 @@ def made_up_capitals(count: int) -> dict[str, str]:
     return {f"What is the capital of {x}?": f"The capital of {x} is {y}." for x, y in pairs}
 
 
+@pytest.mark.timeout(900)  # on a machine that other programs load, too
 @pytest.mark.slow
 def test_three_of_four_facts_are_learned_within_a_minute(tmp_path: Path) -> None:
     facts = made_up_capitals(4)

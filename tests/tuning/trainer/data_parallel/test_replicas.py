@@ -34,6 +34,7 @@ def wait_for_death(pids: list[int]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.timeout(900)  # on a machine that other programs load, too
 @pytest.mark.system("linux")
 @pytest.mark.slow
 def test_two_processes_pause_go_on_and_end_together(tmp_path: Path, model_folder: Path) -> None:

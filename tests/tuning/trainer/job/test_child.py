@@ -57,6 +57,7 @@ def test_an_architecture_without_a_plan_trains_all_the_same(base: BaseModel) -> 
     assert child.plan_terms(base, job_spec(), dataset) == {}
 
 
+@pytest.mark.timeout(900)  # on a machine that other programs load, too
 @pytest.mark.system("posix")
 @pytest.mark.slow
 def test_a_child_trains_and_after_kills_and_pauses_goes_on(tmp_path: Path, model_folder: Path) -> None:
@@ -83,6 +84,7 @@ def test_a_child_trains_and_after_kills_and_pauses_goes_on(tmp_path: Path, model
     assert Path(finished["folder"], "adapter_model.safetensors").exists()
 
 
+@pytest.mark.timeout(900)  # on a machine that other programs load, too
 @pytest.mark.system("posix")
 @pytest.mark.slow
 def test_a_full_job_that_is_killed_at_half_goes_on_from_its_saved_state(
