@@ -61,13 +61,32 @@ def fixed_seed() -> None:
     torch.manual_seed(0)
 
 
-@pytest.fixture
-def backend() -> FakeBackend:
+@pytest.fixture(scope="session")
+def app_backend() -> FakeBackend:
     return FakeBackend()
 
 
 @pytest.fixture
-def app(backend: FakeBackend) -> Flask:
+def backend(app_backend: FakeBackend) -> FakeBackend:
+    """As a new one, in each test."""
+    app_backend.reset()
+    return app_backend
+
+
+@pytest.fixture(scope="session")
+def shared_app(app_backend: FakeBackend) -> Flask:
+    return make_app(app_backend)
+
+
+@pytest.fixture
+def app(app_backend: FakeBackend, shared_app: Flask, backend: FakeBackend) -> Flask:
+    """An app with `backend`: one for all tests of a process, because registering its 300 routes takes 20 ms;
+    another where a file has a backend of its own.
+    """
+    return shared_app if backend is app_backend else make_app(backend)
+
+
+def make_app(backend: FakeBackend) -> Flask:
     return create_app(make_models(backend), ServerSettings(version="1.2.3"))
 
 

@@ -116,6 +116,11 @@ class FakeBackend:
         self._stopped = threading.Event()
         self._engine: threading.Thread | None = None
 
+    def reset(self) -> None:
+        """Become as new: what it plays ends."""
+        self.close()
+        self.__init__()  # type: ignore[misc]
+
     @property
     def open_streams(self) -> list["FakeStream"]:
         return [stream for stream in self.streams if not stream.closed_at]

@@ -3,15 +3,19 @@
 import pytest
 from flask import Flask
 
+from api import create_app
 from api.hooks.body_limits import UNUSED_BODY_BYTES, make_body_limit
 from api.openapi.operation import Operation, attach_operation
+from settings.groups import ServerSettings
+from tests.fakes.fake_backend import FakeBackend, make_models
 
 DEFAULT = 10 * UNUSED_BODY_BYTES
 DECLARED = 100 * UNUSED_BODY_BYTES
 
 
-@pytest.fixture
-def upload_app(app: Flask) -> Flask:
+@pytest.fixture(scope="module")
+def upload_app() -> Flask:
+    app = create_app(make_models(FakeBackend()), ServerSettings())
     view = attach_operation(lambda name: name, Operation("Store a file", body=bytes, body_limit=DECLARED))
     app.add_url_rule("/files/<path:name>", "files", view, methods=["POST", "PUT", "GET"])
     return app
