@@ -22,7 +22,7 @@ ROUTERS = frozenset({"gate", "router", "classifier", "shared_expert_gate"})
 # An attribute of transformers' expert modules: whether their weights are (experts, inputs, outputs).
 EXPERTS = "is_transposed"
 # The same for those without the attribute, by the name of their class.
-IS_TRANSPOSED = {"Llama4TextExperts": True}
+IS_TRANSPOSED = {"JetMoeParallelExperts": False, "Llama4TextExperts": True, "LongcatFlashExperts": False}
 SMALL_DIM = 64  # a weight with fewer outputs or inputs is SMALL
 
 
