@@ -38,12 +38,16 @@ def estimate_kv_cost(config: Any, itemsize: int) -> KVCost:
     """What a sequence takes; a value has `itemsize` bytes."""
     num_layers = read_number(config, "layers", 0)
     layer_types = getattr(config, "layer_types", None) or ["full_attention"] * num_layers
-    num_recurrent = sum(layer_type in RECURRENT_LAYER_TYPES for layer_type in layer_types)
-    num_kv_layers = max(0, len(layer_types) - num_recurrent - read_number(config, "shared", 0))
+    # Layers that differ in more than their type have configs of their own; the common one refuses to tell.
+    layers = [*getattr(config, "per_layer_config", ())] or [config] * len(layer_types)
+    typed_layers = list(zip(layers, layer_types, strict=False))
+    kv_layers = [layer for layer, layer_type in typed_layers if layer_type not in RECURRENT_LAYER_TYPES]
+    recurrent_layers = [layer for layer, layer_type in typed_layers if layer_type in RECURRENT_LAYER_TYPES]
+    num_kv_layers = max(0, len(kv_layers) - read_number(config, "shared", 0))
     num_attentions = 2 if getattr(config, "is_encoder_decoder", False) else 1
     return KVCost(
-        num_attentions * num_kv_layers * kv_values_per_token(config) * itemsize,
-        num_recurrent * recurrent_state_bytes(config),
+        num_attentions * sum(map(kv_values_per_token, kv_layers[:num_kv_layers])) * itemsize,
+        sum(map(recurrent_state_bytes, recurrent_layers)),
     )
 
 
