@@ -5,6 +5,7 @@ Knows ServerError and werkzeug's HTTPException. A dialect's blueprint renders er
 
 import logging
 import math
+import re
 from collections.abc import Callable
 from functools import partial
 from http import HTTPStatus
@@ -32,6 +33,11 @@ from inference.process.rust_panic import raises_panics
 MESSAGES = {
     404: "there is no such route: GET / lists all routes",
     405: "this route does not support that method: the Allow header lists the supported ones",
+}
+# Routes of APIs that are not served. Their clients can be told to speak OpenAI's.
+UNSERVED_APIS = {
+    "Ollama": re.compile(r"/api/(chat|generate|tags|show|ps|pull|version|embed|embeddings)"),
+    "Anthropic": re.compile(r"/v1/messages(/count_tokens)?"),
 }
 
 # The names of errors that clients of OpenAI and vLLM know; another error has the name of its HTTP status.
@@ -212,7 +218,11 @@ def _rule_of_dialect(error: HTTPException) -> Rule | None:
 
 
 def _message(error: HTTPException) -> str:
-    return MESSAGES.get(error.code or 500, error.description or error.name)
+    message = MESSAGES.get(error.code or 500, error.description or error.name)
+    for name, routes in UNSERVED_APIS.items():
+        if error.code == 404 and routes.fullmatch(request.path):
+            return f"{message}. {name}'s API is not served: use a client of OpenAI's, at /v1"
+    return message
 
 
 def _with_error_headers(response: Response, error: HTTPException) -> Response:

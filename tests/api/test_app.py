@@ -31,6 +31,14 @@ def test_an_unknown_route_gives_a_json_error(client: FlaskClient) -> None:
     assert response.json["error"]["message"].startswith("there is no such route")
 
 
+@pytest.mark.parametrize(
+    ("path", "name"), [("/api/chat", "Ollama"), ("/v1/messages", "Anthropic"), ("/api/chats", "")]
+)
+def test_a_client_of_another_api_reads_which_one_is_served(client: FlaskClient, path: str, name: str) -> None:
+    message = client.post(path).json["error"]["message"]
+    assert message.endswith(f"{name}'s API is not served: use a client of OpenAI's, at /v1") == bool(name)
+
+
 def test_the_error_of_an_unknown_route_has_the_fields_that_openais_clients_read(client: FlaskClient) -> None:
     error = client.post("/v1/moderations").json["error"]
     assert (error["type"], error["param"], error["code"]) == ("NotFoundError", None, 404)
