@@ -19,7 +19,9 @@ from api.server.response_sender import Headers, Send
 from api.wsgi_environ import ABORT, MESSAGE_STATE, RECEIVED
 
 MAX_MESSAGE_BYTES = 8 << 20  # more than the text that fits a model's context
+IDLE_S = 3600.0  # a connection without a message for this long is closed, as OpenAI closes its connections
 WRITE_STALL_S = 60.0  # a client that reads nothing for this long while the write buffer is full is dropped
+GOING_AWAY = 1001  # RFC 6455, section 7.4.1
 HTTP_SCHEMES = {"ws": "http", "wss": "https"}
 HANDSHAKE_HEADERS = (b"connection", b"upgrade", b"content-length", b"content-type", b"transfer-encoding")
 EVENT_STREAM = b"text/event-stream"
@@ -74,14 +76,16 @@ class WebSocket:
         self.disconnected = asyncio.Event()
 
     async def run(self) -> None:
-        """Answer until the client leaves."""
+        """Answer until the client leaves, or sends no message for IDLE_S."""
         await self.receive()  # websocket.connect
         if not await self._shake_hands():
             return
         reader = asyncio.create_task(self._read())
         try:
-            while (message := await self.messages.get()) is not None:
+            while (message := await asyncio.wait_for(self.messages.get(), IDLE_S)) is not None:
                 await self._answer_message(message)
+        except TimeoutError:
+            await self.send({"type": "websocket.close", "code": GOING_AWAY})
         finally:
             reader.cancel()
 

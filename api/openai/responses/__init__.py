@@ -7,22 +7,13 @@ from dataclasses import replace
 from functools import partial
 
 from flask import Response
-from msgspec import structs
 
 from api.errors import json_response
 from api.hooks.concurrency_limit import acquire_permit, hand_over_permit
-from api.openai.errors import error_before_start
 from api.openai.reply import fingerprint
 from api.openai.requests.parse import chat_request, read_request
 from api.openai.responses.background import BackgroundRun, check_background, current_runs
-from api.openai.responses.connection import (
-    WarmUpStream,
-    check_message,
-    connection_state,
-    error_message,
-    is_warm_up,
-    remember,
-)
+from api.openai.responses.connection import current_exchange
 from api.openai.responses.context import ResponseContext, resolve_context
 from api.openai.responses.errors import named_as_in_responses, rename_field
 from api.openai.responses.parse import to_chat_request
@@ -31,7 +22,7 @@ from api.openai.responses.recording import Recorder
 from api.openai.responses.stored_items import to_stored_items
 from api.openai.responses.tools import callable_tools
 from api.openai.responses.writer import NAMED_EVENTS, ResponseWriter
-from api.response import ResponseBody, respond
+from api.response import respond
 from api.reworded_stream import RewordedStream
 from api.store.access import current_store, request_owner
 from api.store.recorded_stream import RecordedStream
@@ -42,11 +33,8 @@ from settings.groups import ServerSettings
 
 @named_as_in_responses()
 def create_response(models: Models, settings: ServerSettings) -> Response:
-    body = read_request(ResponsesRequest, strict=True)
-    state = connection_state()
-    if state is not None:
-        check_message()
-        body = structs.replace(body, stream=True)
+    exchange = current_exchange()
+    body = exchange.prepare(read_request(ResponsesRequest, strict=True))
     served = models.resolve(body.model)
     is_stored = current_store() is not None and body.store is not False
     check_background(body, is_stored)
@@ -64,18 +52,14 @@ def create_response(models: Models, settings: ServerSettings) -> Response:
         tools,
         generation_request.logprobs,
         is_stored=is_stored,
-        is_warm_up=state is not None and is_warm_up(),
-        error_before_start=error_before_start if state is None else error_message,
+        is_warm_up=exchange.is_warm_up,
+        error_before_start=exchange.error_before_start,
     )
     writer = make_writer()
     make_equal_writer = partial(make_writer, id=writer.id, created=writer.created, end_time=writer.end_time)
     recorder = _recorder(context, writer, make_equal_writer)
     acquire_permit()
-    if writer.is_warm_up:
-        generation_request = replace(generation_request, max_tokens=1)
-    stream: Stream = RewordedStream(served.generate(generation_request), rename_field)
-    if writer.is_warm_up:
-        stream = WarmUpStream(stream)
+    stream: Stream = RewordedStream(exchange.generate(served, generation_request), rename_field)
     if body.background:
         assert recorder is not None  # check_background
         run = BackgroundRun(stream, writer, recorder, hand_over_permit(), current_runs())
@@ -83,9 +67,7 @@ def create_response(models: Models, settings: ServerSettings) -> Response:
     if recorder:
         stream = RecordedStream(stream, 1, recorder.save, writer.mark_unstored)
     response = respond(stream, writer, NAMED_EVENTS if body.stream else None)
-    if state is not None and not is_stored:
-        assert isinstance(response.response, ResponseBody)
-        response.response.on_close(partial(remember, state, writer, context.all_items))
+    exchange.remember(response, writer, context.all_items)
     return response
 
 

@@ -9,17 +9,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from flask import request
+from flask import Response, request
+from msgspec import structs
 
 from api.body import json_body
+from api.errors import ErrorFormat
 from api.openai.errors import InvalidBody, envelope, error_before_start
+from api.openai.responses.protocol import ResponsesRequest
 from api.openai.responses.stored_items import stored_output
 from api.openai.responses.writer import ResponseWriter
+from api.response import ResponseBody
 from api.store.tables import StoredItem
 from api.wsgi_environ import MESSAGE_STATE
 from inference.backend import Sink, Stream
 from inference.errors import ServerError
 from inference.events import Event, Finished, Started
+from inference.served import Served
+from inference.types import GenerationRequest
 
 CREATE = "response.create"  # the only type of a client's message
 LAST_RESPONSE = "last_response"  # key in the connection's state
@@ -33,55 +39,91 @@ class LastResponse:
     items: list[StoredItem]
 
 
-def connection_state() -> dict[str, Any] | None:
-    """What is remembered of the connection of the current message; None: the request is no message."""
-    state: dict[str, Any] | None = request.environ.get(MESSAGE_STATE)
-    return state
+class Exchange:
+    """A request by HTTP and its answer. ConnectionMessage has what differs for a message of a connection."""
 
+    error_before_start: ErrorFormat = staticmethod(error_before_start)
 
-def check_message() -> None:
-    """Raises InvalidBody."""
-    kind = json_body.read().get("type")
-    if kind != CREATE:
-        raise InvalidBody(f"type must be {CREATE}", "type")
+    @property
+    def is_warm_up(self) -> bool:
+        """Whether no answer is generated."""
+        return False
 
+    def prepare(self, body: ResponsesRequest) -> ResponsesRequest:
+        """The request to answer. Raises InvalidBody."""
+        return body
 
-def is_warm_up() -> bool:
-    """Whether the current message asks for no answer."""
-    return json_body.read().get("generate") is False
+    def generate(self, served: Served, request: GenerationRequest) -> Stream:
+        return served.generate(request)
 
-
-def take_last_response(id: str) -> list[StoredItem]:
-    """The items of the connection's last response, if this is its id; they are forgotten: an error ends the
-    chain. Empty: it has another id, or is stored.
-    """
-    state = connection_state() or {}
-    last: LastResponse | None = state.get(LAST_RESPONSE)
-    if last is None or last.id != id:
+    def take_last_response(self, id: str) -> list[StoredItem]:
+        """The items of the connection's last response, if this is its id; they are forgotten: an error ends
+        the chain. Empty: it has another id, or is stored.
+        """
         return []
-    del state[LAST_RESPONSE]
-    return last.items
+
+    def remember(self, response: Response, writer: ResponseWriter, items: list[StoredItem]) -> None:
+        """Let the connection's next message continue the response. items: those that it was made from"""
 
 
-def remember(state: dict[str, Any], writer: ResponseWriter, items: list[StoredItem]) -> None:
-    """Let the next message continue the response. items: those that it was made from"""
-    if writer.end and not writer.error:
-        state[LAST_RESPONSE] = LastResponse(
-            writer.id, [*items, *stored_output(item.to_json() for item in writer.items)]
-        )
+class ConnectionMessage(Exchange):
+    """A message of a connection and its answer. state: what is remembered of the connection"""
+
+    def __init__(self, state: dict[str, Any]) -> None:
+        self.state = state
+
+    @property
+    def is_warm_up(self) -> bool:
+        return json_body.read().get("generate") is False
+
+    @staticmethod
+    def error_before_start(error: ServerError) -> tuple[int, dict[str, Any]]:
+        """The error before the first event: its code is a text."""
+        info = envelope(error).error
+        code = info.code if isinstance(info.code, str) else info.type
+        details = {"type": info.type, "code": code, "message": info.message, "param": info.param}
+        return error.status, {"type": "error", "status": error.status, "error": details}
+
+    def prepare(self, body: ResponsesRequest) -> ResponsesRequest:
+        if json_body.read().get("type") != CREATE:
+            raise InvalidBody(f"type must be {CREATE}", "type")
+        return structs.replace(body, stream=True)
+
+    def generate(self, served: Served, request: GenerationRequest) -> Stream:
+        if not self.is_warm_up:
+            return served.generate(request)
+        return WarmUpStream(served.generate(replace(request, max_tokens=1)))
+
+    def take_last_response(self, id: str) -> list[StoredItem]:
+        last: LastResponse | None = self.state.get(LAST_RESPONSE)
+        if last is None or last.id != id:
+            return []
+        del self.state[LAST_RESPONSE]
+        return last.items
+
+    def remember(self, response: Response, writer: ResponseWriter, items: list[StoredItem]) -> None:
+        def remember_if_unstored() -> None:
+            if writer.end and not writer.error and not writer.is_stored:
+                output = stored_output(item.to_json() for item in writer.items)
+                self.state[LAST_RESPONSE] = LastResponse(writer.id, [*items, *output])
+
+        assert isinstance(response.response, ResponseBody)
+        response.response.on_close(remember_if_unstored)
+
+
+def current_exchange() -> Exchange:
+    state: dict[str, Any] | None = request.environ.get(MESSAGE_STATE)
+    return Exchange() if state is None else ConnectionMessage(state)
+
+
+def is_handshake() -> bool:
+    """Whether the current request, a GET, opens a connection."""
+    return MESSAGE_STATE in request.environ
 
 
 def render_error(error: ServerError) -> tuple[int, Any]:
     """Status and body of an error before the first byte; for a message, a message."""
-    return error_before_start(error) if connection_state() is None else error_message(error)
-
-
-def error_message(error: ServerError) -> tuple[int, dict[str, Any]]:
-    """The message of an error before the first event: its code is a text."""
-    info = envelope(error).error
-    code = info.code if isinstance(info.code, str) else info.type
-    details = {"type": info.type, "code": code, "message": info.message, "param": info.param}
-    return error.status, {"type": "error", "status": error.status, "error": details}
+    return current_exchange().error_before_start(error)
 
 
 class WarmUpStream:

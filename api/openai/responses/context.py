@@ -13,7 +13,7 @@ from msgspec import structs
 from api.body import json_body
 from api.body.json_body import to_struct
 from api.openai.errors import InvalidParameter
-from api.openai.responses.connection import take_last_response
+from api.openai.responses.connection import current_exchange
 from api.openai.responses.input_items import to_chat_messages
 from api.openai.responses.protocol import InputItem, ResponsesRequest
 from api.openai.responses.stored_items import to_stored_items
@@ -81,7 +81,7 @@ def resolve_context(body: ResponsesRequest) -> ResponseContext:
 def _items_up_to(id: str) -> list[StoredItem]:
     """All items up to the end of a response. Raises UnknownPreviousResponse, InvalidParameter."""
     try:
-        return take_last_response(id) or run_query(context_of_response, id)
+        return current_exchange().take_last_response(id) or run_query(context_of_response, id)
     except NotFound as error:
         raise UnknownPreviousResponse(error.message) from None
 

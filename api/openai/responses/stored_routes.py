@@ -8,7 +8,7 @@ from flask import Response, request
 from api.errors import json_response
 from api.openai.errors import InvalidParameter
 from api.openai.responses.background import BackgroundRun, current_runs
-from api.openai.responses.connection import connection_state
+from api.openai.responses.connection import is_handshake
 from api.openai.responses.protocol import (
     CANCEL_RESPONSE,
     DELETE_RESPONSE,
@@ -44,7 +44,7 @@ def get_response(id: str) -> Response:
 
 def list_responses() -> Response:
     """A page of them. The handshake of a WebSocket has the same method and path: it is accepted."""
-    if connection_state() is not None:
+    if is_handshake():
         return Response(status=101)
     return list_response(run_query(_list_with_input, page_query(), Filter(request.args.get("model"))))
 

@@ -38,9 +38,9 @@ def talk(server: LiveServer, script: Callable[[Socket], Awaitable[Any]], path: s
 async def respond(connection: Socket, **fields: Any) -> list[Any]:
     """Sends a message; its answer up to its last event."""
     await connection.send_json({"type": "response.create", "input": "hi", **fields})
-    events = [await connection.receive_json(timeout=8)]
+    events = [await connection.receive_json(timeout=30)]
     while events[-1]["type"] not in ("response.completed", "error"):
-        events.append(await connection.receive_json(timeout=8))
+        events.append(await connection.receive_json(timeout=30))
     return events
 
 
@@ -55,7 +55,7 @@ def test_each_event_is_a_message(server: LiveServer, path: str) -> None:
 def test_messages_are_answered_one_after_the_other(server: LiveServer) -> None:
     async def script(connection: Socket) -> list[Any]:
         await connection.send_str("no json")
-        error = await connection.receive_json(timeout=8)
+        error = await connection.receive_json(timeout=30)
         assert (error["type"], error["status"]) == ("error", 400)
         for _ in range(3):
             await connection.send_json({"type": "response.create", "input": "hi"})
@@ -68,7 +68,7 @@ def test_messages_are_answered_one_after_the_other(server: LiveServer) -> None:
 
 async def next_id(connection: Socket) -> str:
     """The id of the next response that is complete."""
-    while (event := await connection.receive_json(timeout=8))["type"] != "response.completed":
+    while (event := await connection.receive_json(timeout=30))["type"] != "response.completed":
         pass
     return event["response"]["id"]
 
@@ -78,7 +78,7 @@ def test_a_client_that_leaves_cancels_its_answer(live: Start) -> None:
 
     async def script(connection: Socket) -> None:
         await connection.send_json({"type": "response.create", "input": "hi"})
-        await connection.receive_json(timeout=8)
+        await connection.receive_json(timeout=30)
 
     talk(server, script)
     server.until(lambda: server.backend.streams and not server.backend.open_streams)
@@ -93,11 +93,17 @@ def test_a_message_that_is_too_large_ends_the_connection(
 
     async def script(connection: Socket) -> Any:
         await connection.send_str("x" * 1001)
-        return await connection.receive(timeout=8)
+        return await connection.receive(timeout=30)
 
     end = talk(live(FakeBackend()), script)
     assert (end.type, end.data) == (aiohttp.WSMsgType.CLOSE, 1009)
     assert web_socket.MAX_MESSAGE_BYTES > 1000
+
+
+def test_an_idle_connection_is_closed(server: LiveServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_socket, "IDLE_S", 0.2)
+    end = talk(server, lambda connection: connection.receive(timeout=30))
+    assert (end.type, end.data) == (aiohttp.WSMsgType.CLOSE, 1001)
 
 
 @pytest.mark.parametrize("key", ["", "Authorization: Bearer wrong"])
@@ -129,7 +135,7 @@ def test_a_server_that_stops_closes_its_connections() -> None:
         async with aiohttp.ClientSession() as session, session.ws_connect(url) as connection:
             await respond(connection)
             server.http_server.stop()
-            return await connection.receive(timeout=8)
+            return await connection.receive(timeout=30)
 
     with served(FakeBackend(say("a"))) as server:
         end = asyncio.run(run(server))
