@@ -7,52 +7,13 @@ from typing import Any, Literal
 
 from msgspec import Struct, field
 
-from api.openai.protocol.chat import ContentPart, FunctionDefinition
+from api.openai.protocol.chat import ContentPart
 from api.openai.protocol.errors import ErrorResponse
 from api.openai.protocol.generation import Number, SamplingFields
+from api.openai.responses.tool_protocol import ResponsesTool, ResponsesToolChoice
 from api.openai.stored import PAGE_PARAMETERS
 from api.openapi.operation import Operation
 from api.response import SSE
-
-
-class CustomFormat(Struct, omit_defaults=True):
-    """The format of a custom tool's input: text, or a grammar of the syntax regex or lark."""
-
-    type: str
-    syntax: str | None = None
-    definition: str | None = None
-
-
-class NamespacedTool(Struct):
-    """A tool that the model may call.
-
-    type        function, or custom: a tool that gets text
-    parameters  of a function: a JSON schema of type object
-    format      of a custom tool: the format of its input
-    """
-
-    type: str
-    name: str = ""
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
-    format: CustomFormat | None = None
-
-
-class ResponsesTool(NamespacedTool):
-    """A function, a custom tool, or a namespace of such tools. Tools of other types are ignored.
-
-    tools     of a namespace: its functions and custom tools
-    function  the function in the form of a chat completion, which transformers' own server takes too
-    """
-
-    tools: list[NamespacedTool] | None = None
-    function: FunctionDefinition | None = None
-
-    def __post_init__(self) -> None:
-        if self.function and not self.name:
-            self.name, self.description = self.function.name, self.function.description
-            self.parameters, self.strict = self.function.parameters, self.function.strict
 
 
 class AgentContentPart(ContentPart):
@@ -91,25 +52,6 @@ class InputItem(Struct):
     output: Any = None
     tools: Any = None
     encrypted_content: str | None = None
-
-
-class ToolReference(Struct, omit_defaults=True):
-    """A tool, by its name."""
-
-    type: str
-    name: str = ""
-    namespace: str | None = None
-
-
-class ResponsesToolChoice(ToolReference, omit_defaults=True):
-    """The tool that the answer must call, or with type allowed_tools, the tools that it may call.
-
-    mode   of allowed_tools: auto, or required: the answer must call one of them
-    tools  of allowed_tools: the tools; those that the model cannot call are ignored
-    """
-
-    mode: Literal["auto", "required"] | None = None
-    tools: list[ToolReference] | None = None
 
 
 class TextFormat(Struct, omit_defaults=True):

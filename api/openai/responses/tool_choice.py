@@ -2,7 +2,8 @@
 
 from api.openai.errors import InvalidBody
 from api.openai.protocol.chat import AllowedTools, NamedFunction, NamedTool, ToolChoice
-from api.openai.responses.protocol import ResponsesRequest, ResponsesToolChoice, ToolReference
+from api.openai.responses.protocol import ResponsesRequest
+from api.openai.responses.tool_protocol import ResponsesToolChoice, ToolReference
 from api.openai.responses.tools import ECHOED_FIELDS, CallableTools, function_name
 
 ALLOWED_TOOLS = "allowed_tools"

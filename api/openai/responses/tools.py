@@ -13,12 +13,8 @@ from api.body.json_body import to_struct
 from api.body.large_json import WHOLE_BODY
 from api.openai.errors import InvalidBody
 from api.openai.protocol.chat import FunctionDefinition, ToolParam
-from api.openai.responses.protocol import (
-    CustomFormat,
-    NamespacedTool,
-    ResponsesRequest,
-    ResponsesTool,
-)
+from api.openai.responses.protocol import ResponsesRequest
+from api.openai.responses.tool_protocol import CustomFormat, NamespacedTool, ResponsesTool
 from inference.errors import BadRequest, short
 
 INPUT = "input"  # the parameter of a custom tool's function
