@@ -31,7 +31,7 @@ BIG: dict[str, tuple[str, dict[str, Any]]] = {
     "long stops": (COMPLETE, PROMPT | {"stop": ["\u0301" * 1000] * 64, "max_tokens": 100}),
     "stop tokens": (COMPLETE, PROMPT | {"stop_token_ids": [5] * MANY}),
     "bad words": (COMPLETE, PROMPT | {"bad_words": WORDS}),
-    "long bad words": (COMPLETE, PROMPT | {"bad_words": [f"{n} " + "é" * 900 for n in range(1000)]}),
+    "long bad words": (COMPLETE, PROMPT | {"bad_words": [f"{n} " + "é" * 900 for n in range(300)]}),
     "biases": (COMPLETE, PROMPT | {"logit_bias": dict.fromkeys(map(str, range(MANY)), 1)}),
     "all forbidden": (COMPLETE, PROMPT | {"logit_bias": dict.fromkeys(map(str, range(2048)), -100)}),
     "a list of biases": (COMPLETE, PROMPT | {"logit_bias": [1.0] * MANY}),
@@ -73,7 +73,7 @@ BIG: dict[str, tuple[str, dict[str, Any]]] = {
     "neodim prompt": ("/generate", NEODIM | {"prompt": LONG}),
     "neodim preamble": ("/generate", NEODIM | {"preamble": LONG}),
     "special tokens": ("/generate", NEODIM | {"prompt": "<|eot_id|>" * 10_000}),
-    "blacklist": ("/generate", NEODIM | {"words_blacklist": ["é" * 190 + str(n) for n in range(1000)]}),
+    "blacklist": ("/generate", NEODIM | {"words_blacklist": ["é" * 190 + str(n) for n in range(300)]}),
     "penalised": (
         "/generate",
         NEODIM | {"repetition_penalty": 1.1, "repetition_penalty_prompt": "a b " * 30_000},

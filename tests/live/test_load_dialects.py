@@ -27,7 +27,7 @@ PERMITS = 128  # the default limit of concurrent requests
 RETURN_TIMEOUT_S = 120
 GROWTH = 75 << 20  # bytes, for the allocator; an answer kept for each disconnected client would take more
 MESSAGES = [{"role": "user", "content": "Count from 1 to 60."}]
-TOKENS = 300
+TOKENS = 200
 
 # Streams of each dialect, and bytes that each stream contains at its end.
 STREAMED: dict[str, tuple[str, dict[str, Any], bytes]] = {
