@@ -15,10 +15,12 @@ done
 
 scripts/setup.sh requirements-dev.txt
 # Meanwhile, because it waits for the network: what only slow tests need.
+jobs=()
 if [[ " ${arguments[*]-} " == *" --slow "* ]]; then
     scripts/install_test_tools.sh &
     tools=$!
     "$VENV_PYTHON" -m tests.clients.environments >/dev/null 2>&1 &
+    jobs+=($!)
 fi
 "$VENV_PYTHON" -m ruff format --check .
 "$VENV_PYTHON" -m ruff check .
@@ -27,15 +29,21 @@ unset PYTHONDONTWRITEBYTECODE
 # Compiled meanwhile: the C library (without a compiler, the tests that need it are skipped), and the tests, which
 # each process of pytest would compile.
 "$VENV_PYTHON" -m inference.native.build >/dev/null 2>&1 &
+jobs+=($!)
 "$VENV_PYTHON" -m pytest --collect-only ${arguments[@]+"${arguments[@]}"} >/dev/null 2>&1 &
-"$VENV_PYTHON" -m mypy
+jobs+=($!)
+nice "$VENV_PYTHON" -m mypy &  # also while the tests wait
+types=$!
 [ -z "${tools-}" ] || wait "$tools"  # fails if it has failed
-wait
+for job in "${jobs[@]}"; do wait "$job" || true; done
 # Counted before OMP_NUM_THREADS is set, which nproc takes for the number of cores. macOS has no nproc.
 cores=$(nproc 2>/dev/null || getconf _NPROCESSORS_ONLN)
 workers=$((cores < 2 ? cores + 2 : 4))
 export PYTHONUTF8=1  # Windows would read and write the tests' files in its code page
 # One torch thread per process, because the processes share the cores.
 export OMP_NUM_THREADS=${OMP_NUM_THREADS:-1}
-exec "$VENV_PYTHON" -m pytest -n "$workers" --max-worker-restart 0 --dist loadfile --no-loadscope-reorder \
-    ${arguments[@]+"${arguments[@]}"}
+code=0
+"$VENV_PYTHON" -m pytest -n "$workers" --max-worker-restart 0 --dist loadfile --no-loadscope-reorder \
+    ${arguments[@]+"${arguments[@]}"} || code=$?
+wait "$types" || code=1
+exit "$code"

@@ -2,13 +2,17 @@
 
 import io
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from flask.testing import FlaskClient
 
-from tests.tuning.scripted_service import ROW, upload
+from api import create_app
+from api.services import Services
+from settings.groups import ServerSettings
+from tests.fakes.fake_backend import FakeBackend, make_models
+from tests.tuning.scripted_service import ROW, RecordingAdapters, make_service, upload
 from tuning.service import TuningService
 
 FILES, JOBS = "/v1/files", "/v1/fine_tuning/jobs"
@@ -173,7 +177,21 @@ REQUESTS: list[tuple[str, str]] = [
 ]
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def tuning(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TuningService]:
+    service = make_service(tmp_path_factory.mktemp("tuning") / "tuning", RecordingAdapters())
+    yield service
+    service.close()
+
+
+@pytest.fixture(scope="module")
+def tuning_client(tuning: TuningService) -> FlaskClient:
+    """One for all tests: no request changes what it stores."""
+    services = Services(tuning=tuning)
+    return create_app(make_models(FakeBackend()), ServerSettings(), services=services).test_client()
+
+
+@pytest.fixture(scope="module")
 def check(tuning_client: FlaskClient, tuning: TuningService) -> Callable[[Any], None]:
     """Asserts that a response is an error of the client in OpenAI's shape, and that nothing was stored."""
 

@@ -66,7 +66,7 @@ def test_int8_rounds_as_precisely_as_its_bits_allow() -> None:
 
 @pytest.mark.slow
 def test_a_quantized_demo_model_still_answers_its_questions() -> None:
-    exam = items(1, 1)
+    exam = [item for item in items(1, 1) if item.subject != "long counts"]  # 300 tokens a question
     plain = demo()
     before = list(sit(plain.model, plain.tokenizer, exam))
     assert sum(mark.is_right for mark in before) > len(exam) * 0.9
@@ -79,9 +79,9 @@ def test_a_quantized_demo_model_still_answers_its_questions() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [INT8, INT4])
-def test_a_quantized_model_is_served(kind: str) -> None:
-    with serving("--quantize", kind, "--log-level", "warning") as server:
+def test_a_quantized_model_is_served() -> None:
+    """In 4 bits; tests/live/test_seed_commands.py serves one in 8."""
+    with serving("--quantize", INT4, "--log-level", "warning") as server:
         for prompt, completion in (("The capital of France is", " Paris."), ("A cow says", " moo.")):
             body = {"prompt": prompt, "temperature": 0}
             assert server.post("/v1/completions", body).json()["choices"][0]["text"] == completion

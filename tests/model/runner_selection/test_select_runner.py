@@ -84,12 +84,12 @@ def take_first(timed_kinds: list[list[str]], candidates: list[Candidate]) -> Can
 
 
 def test_a_benchmark_times_both_runners() -> None:
-    """A runner that takes a hundred times as long loses to one that does not."""
+    """A runner that takes twenty times as long loses to one that does not."""
     model = tiny("llama")
 
     class Slow(ContiguousRunner):
         def forward(self, batch: Batch) -> torch.Tensor:
-            for _ in range(100):
+            for _ in range(20):
                 logits = super().forward(replace(batch, cache_ops=()))
             return logits
 
@@ -101,8 +101,8 @@ def test_a_benchmark_times_both_runners() -> None:
         runner.memory.apply(Resize(benchmark.ROWS, size.context))
         return runner
 
-    assert benchmark.speed_ratio(fast, slow, range(3, 50), CONTEXT) > 5
-    assert benchmark.speed_ratio(slow, fast, range(3, 50), CONTEXT) < 0.2
+    assert benchmark.speed_ratio(fast, slow, range(3, 50), CONTEXT) > 3
+    assert benchmark.speed_ratio(slow, fast, range(3, 50), CONTEXT) < 0.33
 
 
 def limits_of(size: RunnerSize) -> dict[str, int]:
