@@ -26,10 +26,10 @@ from api.services import Services
 from settings.groups import HttpSettings, ServerSettings
 from tests.fakes.fake_backend import FakeBackend, make_models
 from tests.fakes.plain_dialect import routes
+from tests.timeouts import TIMEOUT_S
 from tuning.service import TuningService
 
 MAX_BODY = 1 << 20
-TIMEOUT_S = 60.0  # of what a busy machine may delay
 
 
 class LiveServer:

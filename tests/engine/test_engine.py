@@ -19,12 +19,12 @@ from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, GreedySam
 from tests.engine.engine_probe import EngineProbe
 from tests.engine.generation_requests import make_request
 from tests.engine.scheduler_bench import make_sequence
+from tests.timeouts import TIMEOUT_S
 
 Make = Callable[..., Bench]
 LONG = [7] * 60
 ENDS = frozenset({END})
 PAST = -1.0  # seconds
-TIMEOUT_S = 60.0  # of what a busy machine may delay
 
 
 def test_an_answer_equals_that_of_the_runner_alone(make_bench: Make) -> None:

@@ -13,8 +13,7 @@ from inference.engine.options import EngineOptions
 from inference.model.batch import Batch
 from tests.engine.conftest import FakeRunner, GreedySampler, RecordingSink
 from tests.engine.generation_requests import make_request
-
-TIMEOUT_S = 60.0  # of what a busy machine may delay
+from tests.timeouts import TIMEOUT_S
 
 
 def test_all_work_is_done_on_one_thread_that_is_not_the_callers() -> None:

@@ -14,8 +14,8 @@ from inference.structured_output.grammar_checker import CheckAbandoned
 from inference.types import Constraint, GenerationRequest
 from tests.local.conftest import FakeCompiler, FakeMatcher
 from tests.local.fake_engine import FakeEngine
+from tests.timeouts import TIMEOUT_S
 
-TIMEOUT_S = 60.0  # of what a busy machine may delay
 REQUEST = GenerationRequest("The", constraint=Constraint("regex", "[ab]+"))
 
 

@@ -13,9 +13,9 @@ from inference.structured_output import compile_queue
 from inference.structured_output.compile_queue import CompileQueue
 from inference.structured_output.grammar_checker import CheckAbandoned
 from tests.fakes.stepped_clock import SteppedClock
+from tests.timeouts import TIMEOUT_S
 
 IsAbandoned = Callable[[], bool]
-TIMEOUT_S = 60.0  # of what a busy machine may delay
 
 
 def test_work_is_done_in_order_on_one_thread() -> None:

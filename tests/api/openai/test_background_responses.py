@@ -14,9 +14,9 @@ from api.services import Services
 from api.store.store import Store
 from inference.errors import BadRequest, Unavailable
 from settings.groups import ServerSettings
-from tests.api.conftest import TIMEOUT_S
 from tests.api.openai.app_requests import RESPONSES, body_for, get_response
 from tests.fakes.fake_backend import FakeBackend, make_models, say
+from tests.timeouts import TIMEOUT_S
 
 SLOW = say("a", "b", pause_s=10 * TIMEOUT_S)
 

@@ -16,8 +16,9 @@ from api.server.early_checks import EarlyChecks
 from api.server.request_body import ClientDisconnected
 from api.wsgi_environ import ABORT
 from inference.errors import Overloaded, Unavailable
-from tests.api.conftest import TIMEOUT_S, LiveServer, read, request
+from tests.api.conftest import LiveServer, read, request
 from tests.fakes.fake_backend import FakeBackend, say
+from tests.timeouts import TIMEOUT_S
 
 Start = Callable[..., LiveServer]
 

@@ -6,10 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.api.conftest import TIMEOUT_S, LiveServer, read, read_response
+from tests.api.conftest import LiveServer, read, read_response
 from tests.api.conftest import request as http_request
 from tests.api.narrow_app import GENERATING, STREAM, narrow_app, post
 from tests.fakes.fake_backend import FakeBackend, say
+from tests.timeouts import TIMEOUT_S
 
 Start = Callable[..., LiveServer]
 

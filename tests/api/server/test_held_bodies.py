@@ -14,10 +14,11 @@ from flask import Flask
 from api.body.large_json import COUNTED_BYTES
 from api.server.held_bodies import SMALL_BYTES, HeldBodies, HeldBody
 from inference.errors import Overloaded
-from tests.api.conftest import TIMEOUT_S, LiveServer, read_response
+from tests.api.conftest import LiveServer, read_response
 from tests.api.conftest import request as http_request
 from tests.fakes.fake_backend import FakeBackend, say
 from tests.retry_after import share_close
+from tests.timeouts import TIMEOUT_S
 
 Start = Callable[..., LiveServer]
 NUM_CLIENTS, UPLOAD = 16, 30 << 20

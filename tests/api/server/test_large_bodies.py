@@ -12,9 +12,10 @@ from flask import Flask, request
 from api.hooks.body_limits import UNUSED_BODY_BYTES
 from api.openapi.operation import Operation, attach_operation
 from api.server.request_body import SPOOL_BYTES
-from tests.api.conftest import MAX_BODY, TIMEOUT_S, LiveServer, full_disk, read, served
+from tests.api.conftest import MAX_BODY, LiveServer, full_disk, read, served
 from tests.api.conftest import request as http_request
 from tests.fakes.fake_backend import FakeBackend, say
+from tests.timeouts import TIMEOUT_S
 
 Start = Callable[..., LiveServer]
 SpooledFiles = Callable[[], list[str]]

@@ -6,7 +6,7 @@ import pytest
 import requests
 
 from api.server.metrics_port import serve_metrics
-from tests.api.conftest import TIMEOUT_S
+from tests.timeouts import TIMEOUT_S
 
 
 def test_metrics_are_shown_and_nothing_else() -> None:

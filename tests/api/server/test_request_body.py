@@ -14,7 +14,8 @@ from api.errors import BodyNotStored, SlowBody
 from api.server.held_bodies import HeldBodies, HeldBody
 from api.server.request_body import SPOOL_BYTES, ClientDisconnected, read_body
 from inference.errors import ServerError, TooLarge
-from tests.api.conftest import TIMEOUT_S, full_disk
+from tests.api.conftest import full_disk
+from tests.timeouts import TIMEOUT_S
 
 LIMIT = 64 * SPOOL_BYTES
 CHUNK = bytes(range(256)) * 1024  # as much as a socket delivers at once

@@ -12,9 +12,9 @@ from inference.backend import Sink
 from inference.errors import ServerError
 from inference.events import Finished, Started, Token
 from inference.types import GenerationRequest
-from tests.api.conftest import TIMEOUT_S
 from tests.fakes.fake_backend import FakeBackend
 from tests.fakes.plain_dialect import PlainWriter
+from tests.timeouts import TIMEOUT_S
 
 
 class ManualStream:

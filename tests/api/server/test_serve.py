@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 
 from api.server.serve import listen, url_of
-from tests.api.conftest import TIMEOUT_S, read, request
+from tests.api.conftest import read, request
 from tests.api.server import scripted_server
 from tests.servers.forked_main import FORKSERVER, ForkedProcess
+from tests.timeouts import TIMEOUT_S
 
 LONG_DRAIN_S = 10 * TIMEOUT_S  # no test waits for its end
 ENDLESS_S = 10 * TIMEOUT_S  # a pause before each token of an answer

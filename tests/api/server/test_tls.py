@@ -14,10 +14,10 @@ from settings.groups import HttpSettings, ServerSettings
 from settings.schema import BadSetting
 from startup.one_model import check
 from startup.tls import check_tls
-from tests.api.conftest import TIMEOUT_S
 from tests.fakes.fake_backend import FakeBackend, make_models, say
 from tests.servers.certificate import make_certificate
 from tests.settings.parsed_settings import parsed_settings
+from tests.timeouts import TIMEOUT_S
 
 
 def test_a_certificate_makes_the_server_speak_https(tmp_path: Path) -> None:

@@ -11,8 +11,8 @@ from api.store.recorded_stream import RecordedStream
 from inference.database import StoreFailed
 from inference.errors import Unavailable
 from inference.events import Event, Finished
-from tests.api.conftest import TIMEOUT_S
 from tests.fakes.fake_backend import FakeBackend, FakeStream, Script, say
+from tests.timeouts import TIMEOUT_S
 
 Deliveries = list[Any]
 SLOW_S = 0.05

@@ -11,10 +11,10 @@ from api.server.asgi_bridge import NUM_WORKERS
 from api.tinker.errors import TryAgain
 from api.tinker.held_promise import Resolved, WaitablePromise, WaitStream
 from settings.groups import ServerSettings
-from tests.api.conftest import TIMEOUT_S
 from tests.api.tinker.scripted_runs import RUN, ScriptedRuns, service_of
 from tests.clients.conftest import running
 from tests.fakes.fake_backend import FakeBackend
+from tests.timeouts import TIMEOUT_S
 from tuning.runs.promise import Promise
 from tuning.runs.types import RunCreated
 

@@ -11,8 +11,8 @@ from api.tinker.sampling.result import SampleCollector, SampleResult, to_json
 from inference.errors import BadRequest, ServerError, Unavailable
 from inference.events import Finished, PromptToken, Started, Token, TopLogprob
 from inference.prompt_scoring import PlaceScores, PromptScoring
-from tests.api.conftest import TIMEOUT_S
 from tests.fakes.fake_backend import FakeBackend, Script
+from tests.timeouts import TIMEOUT_S
 
 INFO = FakeBackend().info()
 TOP = (TopLogprob(7, "x", -0.1), TopLogprob(8, "y", -2.5))

@@ -7,9 +7,9 @@ import pytest
 from flask.testing import FlaskClient
 
 from api.tinker.sampling import samples
-from tests.api.conftest import TIMEOUT_S
 from tests.api.tinker.scripted_runs import ADAPTER, CHECKPOINT, SAMPLER, SESSION, SNAPSHOT, ScriptedRuns
 from tests.fakes.fake_backend import FakeBackend, say
+from tests.timeouts import TIMEOUT_S
 
 PROTOBUF = "application/x-protobuf"
 PROMPT = {"chunks": [{"tokens": [1, 2, 3], "type": "encoded_text"}]}
