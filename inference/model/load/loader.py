@@ -102,14 +102,16 @@ def load(folder: Path, settings: ModelSettings, formats: Sequence[WeightsFormat]
     if settings.chat_template:
         tokenizer.chat_template = read_chat_template(settings.chat_template)
     model = model_of(folder, config, settings, formats)
+    vocab = vocab_size_of(model)
     named_stops = gguf_stop_token_ids(tokenizer) if is_gguf(folder) else frozenset()
+    stops = stop_token_ids_of(model, tokenizer) | named_stops
     return LoadedModel(
         model=model,
         tokenizer=tokenizer,
         is_encoder_decoder=bool(getattr(config, "is_encoder_decoder", False)),
         context=scaling.scale_length(default_context(config)),
-        vocab=vocab_size_of(model),
-        stop_token_ids=stop_token_ids_of(model, tokenizer) | named_stops,
+        vocab=vocab,
+        stop_token_ids=frozenset(id for id in stops if 0 <= id < vocab),  # files may name others
         dtype=settings.dtype,
         device=settings.device,
     )

@@ -59,6 +59,11 @@ def test_stop_tokens_come_from_the_model_the_tokenizer_and_the_template(llama: P
     assert load(llama).stop_token_ids == {2, 4, 7, 9}
 
 
+def test_a_stop_token_that_the_model_cannot_write_is_none(llama: Path) -> None:
+    tiny.edit(llama / "generation_config.json", eos_token_id=[2, -1, 320])
+    assert load(llama).stop_token_ids == {2, 4}
+
+
 def test_a_turn_end_that_the_template_does_not_use_is_no_stop_token(llama: Path) -> None:
     (llama / "chat_template.jinja").write_text("{{ messages[0].content }}")
     assert load(llama).stop_token_ids == {2}
