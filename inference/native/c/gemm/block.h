@@ -44,19 +44,10 @@ ALWAYS Floats begin(const Block *block, int row, int panel)
     return block->accumulates ? floats_load(block->out + row * block->stride + panel * PANEL) : floats_all(0);
 }
 
-/* Whether the rows must be a single pass, because each of several passes has more (see multiply_rows). A single pass
- * prefetches its own weights. */
-#define ALONE(rows, most) ((rows) < ((most) + 1) / 2)
-
-/* Prefetch a line of each panel: the one PREFETCH_BYTES behind `weight_line` if the pass is alone, else the next of
- * `prefetch`. */
-ALWAYS void fetch(const Block *block, const int alone, const char *weight_line, const char **prefetch,
-                  const int panels)
+/* Prefetch the next line of each panel at `prefetch`. */
+ALWAYS void fetch(const Block *block, const char **prefetch, const int panels)
 {
-    EACH(p, panels) {
-        const char *line = alone ? weight_line + PREFETCH_BYTES : *prefetch;
-        __builtin_prefetch(line + p * block->panel_bytes, 0, PREFETCH_LOCALITY);
-    }
+    EACH(p, panels) __builtin_prefetch(*prefetch + p * block->panel_bytes, 0, PREFETCH_LOCALITY);
     *prefetch += block->prefetch_bytes;
 }
 

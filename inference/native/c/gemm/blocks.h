@@ -37,7 +37,7 @@ ALWAYS void block_of_floats(const Block *block, const int kind, const int rows, 
     for (int k = 0; k < lines; k++) {
         const char *line = block->weights + (size_t)k * LINE_BYTES;
         const char *inputs = block->inputs + (size_t)k * halves * bytes;
-        fetch(block, ALONE(rows, FLOAT_ROWS), line, &prefetch, panels);
+        fetch(block, &prefetch, panels);
         EACH(half, halves) EACH(r, rows) EACH(p, panels) {
             const char *weights = line + p * block->panel_bytes + half * (LINE_BYTES / 2);
             sums[r][p] = weights_plus(kind, sums[r][p], weights, inputs + r * block->row_bytes + half * bytes);
@@ -154,13 +154,26 @@ ALWAYS void cut_groups(Block *block, int kind, int group, int span)
     block->span = span;
 }
 
-/* Each of several passes over the weights prefetches a share of the weights that come next, so that memory is read all
- * the time. A single pass prefetches its own weights. */
+/* The number of groups, from `group` on, that are multiplied with all rows before the next ones. A single pass prefetches
+ * its own weights, PREFETCH_BYTES ahead, and in its last groups those of the next panels: these groups are apart, unless
+ * the panels are so short that another call costs more. */
+static int span_of(const GemmTask *task, const Blocks *of, int groups, int group)
+{
+    const int bits = BITS[task->weight->dtype], last = ceil_div(PREFETCH_BYTES, bits * LINE_BYTES);
+    if (task->end - task->first > of->rows) {
+        const int span = ceil_div(groups, ceil_div(groups * bits, SPAN_LINES));
+        return groups - group < span ? groups - group : span;
+    }
+    return group || groups <= 2 * last ? groups - group : groups - last;
+}
+
+/* Multiply with all rows. Each of several passes over the weights prefetches a share of `next`, so that memory is read
+ * all the time. */
 static void multiply_rows(Block block, const GemmTask *task, const Blocks *of, int wide, const char *next)
 {
     const int all = task->end - task->first, passes = ceil_div(all, of->rows);
     Multiply *const *multiply = wide ? of->wide : of->one;
-    block.prefetch = passes > 1 ? next : block.weights + PREFETCH_BYTES;
+    block.prefetch = next;
     block.prefetch_bytes = ceil_div(LINE_BYTES, passes);
     skip_rows(&block, task->first);
     for (int pass = 0; pass < passes; pass++) {
@@ -176,19 +189,19 @@ static void multiply_blocks(const GemmTask *task)
 {
     const Matrix *weight = task->weight;
     const Blocks *of = &OF_KIND[weight->dtype];
-    const int groups = weight->padded / GROUP, several = task->end - task->first > of->rows;
-    const int spans = several ? ceil_div(groups * BITS[weight->dtype], SPAN_LINES) : 1;
-    const int span = ceil_div(groups, spans);
+    const int groups = weight->padded / GROUP, group_bytes = BITS[weight->dtype] * LINE_BYTES;
+    const int is_single = task->end - task->first <= of->rows;
     for (int panel = task->panel, some; panel < task->panels; panel += some) {
         const int wide = task->panels - panel >= of->panels;
         some = wide ? of->panels : 1;
         const Block full_block = block_at(task, panel);
         const char *beyond = full_block.weights + some * full_block.panel_bytes;
         const char *after = panel + some < task->panels ? beyond : task->next;
-        for (int group = 0; group < groups; group += span) {
+        for (int group = 0, span; group < groups; group += span) {
             Block block = full_block;
-            cut_groups(&block, weight->dtype, group, groups - group < span ? groups - group : span);
-            const char *rest = block.weights + (size_t)block.span * BITS[weight->dtype] * LINE_BYTES;
+            span = span_of(task, of, groups, group);
+            cut_groups(&block, weight->dtype, group, span);
+            const char *rest = block.weights + (is_single ? PREFETCH_BYTES : span * group_bytes);
             multiply_rows(block, task, of, wide, block.ends && after ? after : rest);
         }
     }

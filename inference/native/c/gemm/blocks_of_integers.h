@@ -44,7 +44,7 @@ ALWAYS void add_quads(const Block *block, const int kind, int group, const int h
         Words codes[INT_PANELS];
         EACH(p, panels) codes[p] = codes_of(weights + p * block->panel_bytes, kind, q);
         if (number < bits)
-            fetch(block, ALONE(rows, INT_ROWS), weights + number * LINE_BYTES, prefetch, panels);
+            fetch(block, prefetch, panels);
         EACH(r, rows) {
             const Words quad = words_all(inputs + r * block->row_bytes + q * WORD);
             EACH(p, panels) sums[r][p] = quads_plus(sums[r][p], codes[p], quad);
@@ -76,6 +76,15 @@ ALWAYS Floats add_scaled(const Block *block, const int kind, Floats sum, Ints in
     return floats_plus_product(sum, scales.min, floats_all(-scale * input_sum(block, kind, row, group, half)));
 }
 
+/* Prefetch the scales that a group of the next panels has: few bytes from many places, which the processor does not
+ * foresee. */
+ALWAYS void fetch_scales(const Block *block, const int kind, int group, const int panels)
+{
+    const size_t scale_bytes = kind == INT4 ? PANEL * sizeof(uint16_t) : BLOCK_SCALE_BYTES[kind] / BLOCK_GROUPS[kind];
+    const char *next = block->weight_scales + panels * block->scale_bytes + (block->group + group) * scale_bytes;
+    EACH(p, panels) __builtin_prefetch(next + p * block->scale_bytes, 0, PREFETCH_LOCALITY);
+}
+
 /* Add the products of a group, or of half a group if its weights have a scale of their own. */
 ALWAYS void add_group(const Block *block, const int kind, int group, const int half, Floats sums[MOST_ROWS][INT_PANELS],
                       const int rows, const int panels, const char **prefetch)
@@ -88,6 +97,8 @@ ALWAYS void add_group(const Block *block, const int kind, int group, const int h
     else
 #endif
         add_quads(block, kind, group, half, ints, rows, panels, prefetch);
+    if (kind != INT8 && !half)
+        fetch_scales(block, kind, group, panels);
     EACH(p, panels) {
         const GroupScales scales = scales_of(block, kind, group, half, p);
         EACH(r, rows) sums[r][p] = add_scaled(block, kind, sums[r][p], ints[r][p], scales, group, half, r);

@@ -22,7 +22,7 @@ ALWAYS void block_of_row_pairs(const Block *block, const int rows)
         const char *inputs = block->inputs + (size_t)k * PAIR_BYTES;
         const Words first = words_load(line), second = words_load(line + LINE_BYTES);
         const LinePair weights = line_pair(first, second);
-        EACH(i, 2) fetch(block, ALONE(rows, FLOAT_ROWS), line + i * LINE_BYTES, &prefetch, 1);
+        EACH(i, 2) fetch(block, &prefetch, 1);
         EACH(i, rows / 2)
             sums[i] = float_pairs_plus(sums[i], weights, row_pair(inputs + 2 * i * block->row_bytes, block->row_bytes));
         if (rows % 2) {
@@ -61,7 +61,7 @@ ALWAYS void add_quads_of_row_pairs(const Block *block, const int kind, int group
         EACH(j, 2) {
             const int number = 2 * (half * pairs + i) + j;
             if (number < bits)
-                fetch(block, ALONE(rows, INT_ROWS), lines + number * LINE_BYTES, prefetch, 1);
+                fetch(block, prefetch, 1);
         }
         EACH(r, rows / 2) {
             const char *row = inputs + 2 * r * block->row_bytes + q * WORD;
