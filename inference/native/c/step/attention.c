@@ -17,7 +17,14 @@ typedef struct Attending {
     int rows;               /* tokens × shared */
     Cached cached;
     Inputs queries;
+    int end;                /* of the tokens that the item reads */
+    KvTile kv_tile, after;  /* the first tile that is not read yet; that of the thread's next item */
 } Attending;
+
+/* Tokens [first, end) of a row. */
+typedef struct Range {
+    int first, end;
+} Range;
 
 static int smaller(int a, int b)
 {
@@ -35,6 +42,17 @@ static int visible_from(const Layer *layer, int position)
     return layer->window ? larger(0, position - layer->window + 1) : 0;
 }
 
+/* The keys that the queries of a query tile read in a span. The first ones may be invisible: tiles begin at multiples of
+ * KV_TILE. */
+static Range range_of(const Layer *layer, const QueryTile *query_tile, int span)
+{
+    const int visible = visible_from(layer, query_tile->position) / KV_TILE * KV_TILE;
+    const int length = query_tile_length(query_tile);
+    if (span == ALL)
+        return (Range){visible, length};
+    return (Range){larger(visible, span * SPAN), smaller(length, (span + 1) * SPAN)};
+}
+
 static void read_queries(Attending *of, const Run *run, int group)
 {
     const int head_dim = of->model->head_dim;
@@ -50,8 +68,8 @@ static Cached cached(const Run *run, const Layer *layer, const QueryTile *query_
     const Model *model = run->model;
     const size_t bytes = kv_head_bytes(model->kv_dtype, model->head_dim);
     return (Cached){
-        .keys = (const char *)layer->keys + group * bytes,
-        .values = (const char *)layer->values + group * bytes,
+        .keys = layer->keys,
+        .values = layer->values,
         .pages = run->step->pages + run->step->page_table[layer->group * run->step->rows + query_tile->row],
         .page = model->page,
         .kv_dtype = model->kv_dtype,
@@ -59,13 +77,46 @@ static Cached cached(const Run *run, const Layer *layer, const QueryTile *query_
         .head_dim = model->head_dim,
         .head_bytes = bytes,
         .token_bytes = model->num_kv_heads * bytes,
+        .head = group * bytes,
     };
 }
 
-static Attending attending(const Run *run, const Layer *layer, const Scratch *scratch, const QueryTile *query_tile,
-                           int group)
+/* The tile that starts at `first`; empty at or behind `end`. */
+static KvTile kv_tile_at(const Cached *of, int first, int end)
 {
+    return kv_tile_find(of, first, larger(0, smaller(KV_TILE, end - first)));
+}
+
+/* A work item and a group: number item × groups + group. */
+typedef struct Place {
+    const WorkItem *item;
+    const QueryTile *query_tile;
+    int group;
+} Place;
+
+static Place place_of(const Run *run, int number)
+{
+    const int groups = run->model->num_kv_heads;
+    const WorkItem *item = &run->attention_plan.item[number / groups];
+    return (Place){item, &run->attention_plan.query_tile[item->query_tile], number % groups};
+}
+
+/* The first tile that a place reads; empty if there is no place: for a negative number. */
+static KvTile first_tile(const Run *run, const Layer *layer, int number)
+{
+    if (number < 0)
+        return (KvTile){0};
+    const Place place = place_of(run, number);
+    const Cached of = cached(run, layer, place.query_tile, place.group);
+    const Range range = range_of(layer, place.query_tile, place.item->span);
+    return kv_tile_at(&of, range.first, range.end);
+}
+
+static Attending attending(const Run *run, const Layer *layer, const Scratch *scratch, const Place *place)
+{
+    const QueryTile *query_tile = place->query_tile;
     const int shared = run->model->num_heads / run->model->num_kv_heads;
+    const Range range = range_of(layer, query_tile, place->item->span);
     Attending of = {
         .model = run->model,
         .layer = layer,
@@ -73,9 +124,11 @@ static Attending attending(const Run *run, const Layer *layer, const Scratch *sc
         .query_tile = query_tile,
         .shared = shared,
         .rows = (query_tile->end - query_tile->first) * shared,
-        .cached = cached(run, layer, query_tile, group),
+        .cached = cached(run, layer, query_tile, place->group),
+        .end = range.end,
     };
-    read_queries(&of, run, group);
+    of.kv_tile = kv_tile_at(&of.cached, range.first, range.end);
+    read_queries(&of, run, place->group);
     return of;
 }
 
@@ -118,25 +171,15 @@ static void attend_kv_tile(const Attending *of, const OnlineSoftmax *softmax, in
     }
 }
 
-/* The tile that starts at `first`; empty at or behind `end`. */
-static KvTile kv_tile_at(const Attending *of, int first, int end)
+static void attend_span(Attending *of, const OnlineSoftmax *softmax, int span)
 {
-    return kv_tile_find(&of->cached, first, larger(0, smaller(KV_TILE, end - first)));
-}
-
-static void attend_span(const Attending *of, const OnlineSoftmax *softmax, int span)
-{
-    const int visible = visible_from(of->layer, of->query_tile->position) / KV_TILE * KV_TILE;
-    const int end = smaller(query_tile_length(of->query_tile), (span + 1) * SPAN);
+    const Range range = range_of(of->layer, of->query_tile, span);
     softmax_clear(softmax);
-    int first = larger(visible, span * SPAN);
-    KvTile kv_tile = kv_tile_at(of, first, end);
-    kv_tile_fetch(&of->cached, &kv_tile);
-    while (first < end) {
-        const KvTile next = kv_tile_at(of, first + KV_TILE, end);
-        attend_kv_tile(of, softmax, first, &kv_tile, &next);
-        kv_tile = next;
-        first += KV_TILE;
+    for (int first = range.first; first < range.end; first += KV_TILE) {
+        const int next = first + KV_TILE;
+        const KvTile kv_tile = of->kv_tile;
+        of->kv_tile = next < of->end ? kv_tile_at(&of->cached, next, of->end) : of->after;
+        attend_kv_tile(of, softmax, first, &kv_tile, &of->kv_tile);
     }
 }
 
@@ -154,7 +197,7 @@ static void write_mixed(const Run *run, const QueryTile *query_tile, int group, 
     }
 }
 
-static void attend_all(const Run *run, const Attending *of, int group)
+static void attend_all(const Run *run, Attending *of, int group)
 {
     OnlineSoftmax sum = of->scratch->sum, more = of->scratch->span;
     sum.rows = more.rows = of->rows;
@@ -183,19 +226,20 @@ static void join_spans(const Run *run, const Layer *layer, const QueryTile *quer
     }
 }
 
-static void attend(const Run *run, const Layer *layer, const Scratch *scratch, int number, int group)
+/* number, next: of the place and of the one that the thread probably takes next, or -1; see place_of. */
+static void attend(const Run *run, const Layer *layer, const Scratch *scratch, int number, int next, int is_fetched)
 {
-    const WorkItem *item = &run->attention_plan.item[number];
-    const QueryTile *query_tile = &run->attention_plan.query_tile[item->query_tile];
-    if (item->span != ALL && item->span < first_span(layer, query_tile))
-        return;
-    const Attending of = attending(run, layer, scratch, query_tile, group);
-    if (item->span == ALL) {
-        attend_all(run, &of, group);
+    const Place place = place_of(run, number);
+    Attending of = attending(run, layer, scratch, &place);
+    of.after = first_tile(run, layer, next);
+    if (!is_fetched)
+        kv_tile_fetch(&of.cached, &of.kv_tile);
+    if (place.item->span == ALL) {
+        attend_all(run, &of, place.group);
     } else {
-        OnlineSoftmax softmax = run_partial(run, number, group);
+        OnlineSoftmax softmax = run_partial(run, number / run->model->num_kv_heads, place.group);
         softmax.rows = of.rows;
-        attend_span(&of, &softmax, item->span);
+        attend_span(&of, &softmax, place.item->span);
     }
 }
 
@@ -214,27 +258,39 @@ static int is_needed(const Run *run, int number, const QueryTile *query_tile)
     return run_row(run, number, query_tile->first) < run_row(run, number, query_tile->end);
 }
 
-static void attend_task(const Run *run, int number, int item, int group, const Scratch *scratch)
+static int is_visible(const Layer *layer, const Place *place)
 {
-    QueryTile *query_tile = &run->attention_plan.query_tile[run->attention_plan.item[item].query_tile];
-    if (!is_needed(run, number, query_tile))
+    return place->item->span == ALL || place->item->span >= first_span(layer, place->query_tile);
+}
+
+static void attend_task(const Run *run, int layer, int number, int next, int is_fetched, const Scratch *scratch)
+{
+    const int groups = run->model->num_kv_heads;
+    const Place place = place_of(run, number);
+    QueryTile *query_tile = &run->attention_plan.query_tile[place.item->query_tile];
+    if (!is_needed(run, layer, query_tile))
         return;
-    attend(run, &run->model->layer[number], scratch, item, group);
-    const int tasks = query_tile->items * run->model->num_kv_heads;
-    if (atomic_fetch_add_explicit(&query_tile->done, 1, memory_order_acq_rel) + 1 == tasks) {
+    if (is_visible(&run->model->layer[layer], &place))
+        attend(run, &run->model->layer[layer], scratch, number, next, is_fetched);
+    if (atomic_fetch_add_explicit(&query_tile->done, 1, memory_order_acq_rel) + 1 == query_tile->items * groups) {
         atomic_store_explicit(&query_tile->done, 0, memory_order_relaxed);
-        finish(run, number, query_tile);
+        finish(run, layer, query_tile);
     }
 }
 
 /* The keys of all groups are adjacent in a page. If there are enough items for all threads, one thread computes all
  * groups of an item, so that the page is read once. */
-void attention(const Run *run, int number, Team *team, Scratch *scratch)
+void attention(const Run *run, int layer, Team *team, Scratch *scratch)
 {
     const int items = run->attention_plan.items, groups = run->model->num_kv_heads;
-    const int together = items >= ENOUGH * run->model->threads ? groups : 1;
-    int task;
-    while ((task = team_take(team, items * groups / together)) >= 0)
-        for (int i = task * together; i < (task + 1) * together; i++)
-            attend_task(run, number, i / groups, i % groups, scratch);
+    const int together = items >= ENOUGH * run->model->threads ? groups : 1, num_tasks = items * groups / together;
+    int task, fetched = -1;
+    while ((task = team_take(team, num_tasks)) >= 0) {
+        const int after = team_after(team, task, num_tasks), end = (task + 1) * together;
+        for (int number = task * together; number < end; number++) {
+            const int next = number + 1 < end ? number + 1 : after < 0 ? -1 : after * together;
+            attend_task(run, layer, number, next, number == fetched, scratch);
+            fetched = next;
+        }
+    }
 }

@@ -8,10 +8,13 @@
 #include "simd/lanes.h"
 #include "step/kv_block.h"
 
-/* Functions that are compiled for each form of the pages: `in_blocks` and what follows from it are constants. */
+/* Functions that are compiled for each form of the pages: these arguments and what follows from them are constants.
+ * in_blocks: the heads are blocks. is_full: no token is NONE, and nothing is padded. */
 #define INLINE static inline __attribute__((always_inline))
 
 enum { SIDE = 8, WORD = 4, CACHE_LINE = 64 };    /* words on a square's side; a word is one float or two bfloat16 */
+/* Into the second cache: a tile and the two packed matrices of the one before do not fit the first one together. */
+enum { PREFETCH_LOCALITY = 2 };
 
 typedef uint32_t Words __attribute__((vector_size(SIDE * WORD)));
 
@@ -27,7 +30,7 @@ KvTile kv_tile_find(const Cached *of, int first, int count)
     const int64_t *page = of->pages + first / of->page;
     for (int i = 0, at = first % of->page; i < count; at = 0, page++)
         for (; at < of->page && i < count; at++, i++)
-            kv_tile.places[i] = (*page * of->page + at) * (ptrdiff_t)of->token_bytes;
+            kv_tile.places[i] = (*page * of->page + at) * (ptrdiff_t)of->token_bytes + (ptrdiff_t)of->head;
     for (int i = count; i < KV_TILE; i++)
         kv_tile.places[i] = NONE;
     return kv_tile;
@@ -38,7 +41,7 @@ INLINE void fetch(const Cached *of, const char *data, const KvTile *kv_tile, int
 {
     for (int i = first; i < end && i < kv_tile->count; i++)
         for (size_t at = 0; at < of->head_bytes; at += CACHE_LINE)
-            __builtin_prefetch(data + kv_tile->places[i] + at);
+            __builtin_prefetch(data + kv_tile->places[i] + at, 0, PREFETCH_LOCALITY);
 }
 
 void kv_tile_fetch(const Cached *of, const KvTile *kv_tile)
@@ -47,20 +50,18 @@ void kv_tile_fetch(const Cached *of, const KvTile *kv_tile)
     fetch(of, of->values, kv_tile, 0, kv_tile->count);
 }
 
-static inline const char *head_at(const char *data, ptrdiff_t place)
+INLINE const char *head_at(const char *data, ptrdiff_t place, const int is_full)
 {
-    return place == NONE ? NULL : data + place;
+    return is_full || place != NONE ? data + place : NULL;
 }
 
 /* Words of a head from byte `at` on, padded with zeros. */
-static inline Words words_at(const char *head, int at, int bytes)
+INLINE Words words_at(const char *head, int at, int bytes, const int is_full)
 {
     Words words = {0};
-    if (!head || at >= bytes)
-        return words;
-    if (at + (int)sizeof words <= bytes)
+    if (is_full || (head && at + (int)sizeof words <= bytes))
         memcpy(&words, head + at, sizeof words);
-    else
+    else if (head && at < bytes)
         memcpy(&words, head + at, bytes - at);
     return words;
 }
@@ -100,14 +101,15 @@ static inline void turn(Words square[SIDE])
 }
 
 /* Write half a panel: SIDE tokens, all words of the head. */
-INLINE void turn_heads(char *to, const Cached *of, const ptrdiff_t places[SIDE], int padded_bytes,
-                              const int in_blocks)
+INLINE void turn_heads(char *to, const Cached *of, const ptrdiff_t places[SIDE], int padded_bytes, const int in_blocks,
+                       const int is_full)
 {
     for (int at = 0; at < padded_bytes; at += sizeof(Words)) {
         Words square[SIDE];
         for (int i = 0; i < SIDE; i++) {
-            const char *head = head_at(of->keys, places[i]);
-            square[i] = in_blocks ? words_of_blocks(head, at, of->dtype) : words_at(head, at, (int)of->head_bytes);
+            const char *head = head_at(of->keys, places[i], is_full);
+            square[i] = in_blocks ? words_of_blocks(head, at, of->dtype)
+                                  : words_at(head, at, (int)of->head_bytes, is_full);
         }
         turn(square);
         for (int i = 0; i < SIDE; i++)
@@ -120,20 +122,22 @@ Matrix kv_tile_keys(void *memory, const Cached *of, const KvTile *kv_tile, const
 {
     const Cached own = *of;
     const int size = dtype_bytes(own.dtype), padded = round_up(own.head_dim, GROUP);
-    const int outputs = round_up(kv_tile->count, PANEL);
+    const int outputs = round_up(kv_tile->count, PANEL), is_whole_head = (int)own.head_bytes == padded * size;
     for (int token = 0; token < outputs; token += SIDE) {
         char *panel = (char *)memory + (size_t)(token / PANEL) * PANEL * padded * size;
         fetch(&own, own.keys, next, token, token + SIDE);
         char *to = panel + token % PANEL * WORD;
         if (own.kv_dtype == Q8_0)
-            turn_heads(to, &own, kv_tile->places + token, padded * size, 1);
+            turn_heads(to, &own, kv_tile->places + token, padded * size, 1, 0);
+        else if (is_whole_head && token + SIDE <= kv_tile->count)
+            turn_heads(to, &own, kv_tile->places + token, padded * size, 0, 1);
         else
-            turn_heads(to, &own, kv_tile->places + token, padded * size, 0);
+            turn_heads(to, &own, kv_tile->places + token, padded * size, 0, 0);
     }
     return (Matrix){own.dtype, outputs, own.head_dim, padded, memory, NULL, NULL};
 }
 
-/* LANES values of a head from `value` on, padded with zeros; `in_blocks`: of a head of blocks. */
+/* LANES values of a head from `value` on, padded with zeros. */
 INLINE Lanes floats_at(const char *head, int value, int width, const int in_blocks)
 {
     if (!head)
@@ -144,15 +148,17 @@ INLINE Lanes floats_at(const char *head, int value, int width, const int in_bloc
 }
 
 /* The same in bfloat16, each in the low half of a word. */
-INLINE WordLanes halves_at(const char *head, int value, int width, const int in_blocks)
+INLINE WordLanes halves_at(const char *head, int value, int width, const int in_blocks, const int is_full)
 {
     HalfLanes halves = {0};
-    if (head && in_blocks)
-        halves = lanes_to_bfloats(kv_blocks_load((const KVBlock *)head, value));
-    else if (head && value + LANES <= width)
+    if (in_blocks) {
+        if (head)
+            halves = lanes_to_bfloats(kv_blocks_load((const KVBlock *)head, value));
+    } else if (is_full || (head && value + LANES <= width)) {
         memcpy(&halves, head + 2 * value, sizeof halves);
-    else if (head)
+    } else if (head) {
         memcpy(&halves, head + 2 * value, 2 * (width - value));
+    }
     return __builtin_convertvector(halves, WordLanes);
 }
 
@@ -161,7 +167,7 @@ INLINE void fetch_value(const Cached *of, const KvTile *next, int token, int val
 {
     const int at = in_blocks ? value : value * dtype_bytes(of->dtype);
     if (at % CACHE_LINE == 0 && token < next->count)
-        __builtin_prefetch(of->values + next->places[token] + at);
+        __builtin_prefetch(of->values + next->places[token] + at, 0, PREFETCH_LOCALITY);
 }
 
 /* Write a panel of values; `tokens` is a multiple of GROUP. */
@@ -170,21 +176,22 @@ INLINE void lay_floats(char *to, const Cached *of, const KvTile *kv_tile, int to
 {
     for (int i = 0; i < tokens; i++) {
         fetch_value(of, next, i, value, in_blocks);
-        const char *head = head_at(of->values, kv_tile->places[i]);
+        const char *head = head_at(of->values, kv_tile->places[i], 0);
         lanes_store((float *)to + i * LANES, floats_at(head, value, of->head_dim, in_blocks));
     }
 }
 
-INLINE void lay_pairs(char *to, const Cached *of, const KvTile *kv_tile, int tokens, int value,
-                             const KvTile *next, const int in_blocks)
+/* Lay tokens [first, end) of a panel; both are even. */
+INLINE void lay_pairs(char *to, const Cached *of, const KvTile *kv_tile, int first, int end, int value,
+                      const KvTile *next, const int in_blocks, const int is_full)
 {
-    for (int i = 0; i < tokens; i += 2) {
+    for (int i = first; i < end; i += 2) {
         fetch_value(of, next, i, value, in_blocks);
         fetch_value(of, next, i + 1, value, in_blocks);
-        const char *first = head_at(of->values, kv_tile->places[i]);
-        const char *second = head_at(of->values, kv_tile->places[i + 1]);
-        const WordLanes both = halves_at(first, value, of->head_dim, in_blocks)
-                               | halves_at(second, value, of->head_dim, in_blocks) << 16;
+        const char *even = head_at(of->values, kv_tile->places[i], is_full);
+        const char *odd = head_at(of->values, kv_tile->places[i + 1], is_full);
+        const WordLanes both = halves_at(even, value, of->head_dim, in_blocks, is_full)
+                               | halves_at(odd, value, of->head_dim, in_blocks, is_full) << 16;
         memcpy(to + i / 2 * sizeof both, &both, sizeof both);
     }
 }
@@ -192,10 +199,13 @@ INLINE void lay_pairs(char *to, const Cached *of, const KvTile *kv_tile, int tok
 INLINE void lay_panel(char *to, const Cached *of, const KvTile *kv_tile, int tokens, int value,
                              const KvTile *next, const int in_blocks)
 {
-    if (of->dtype == F32)
+    const int num_full = in_blocks || value + LANES > of->head_dim ? 0 : kv_tile->count / 2 * 2;
+    if (of->dtype == F32) {
         lay_floats(to, of, kv_tile, tokens, value, next, in_blocks);
-    else
-        lay_pairs(to, of, kv_tile, tokens, value, next, in_blocks);
+        return;
+    }
+    lay_pairs(to, of, kv_tile, 0, num_full, value, next, in_blocks, 1);
+    lay_pairs(to, of, kv_tile, num_full, tokens, value, next, in_blocks, 0);
 }
 
 Matrix kv_tile_values(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next)

@@ -11,17 +11,18 @@ enum { KV_TILE = 128 };      /* tokens */
 
 /* The keys and values of one KV head in the pages of a row. */
 typedef struct Cached {
-    const char *keys, *values;
+    const char *keys, *values;          /* of the layer: the same for all rows and heads */
     const int64_t *pages;
     int page;               /* tokens per page */
     int kv_dtype;           /* of the pages: `dtype` or Q8_0 */
     int dtype, head_dim;    /* dtype: of the packed matrices */
     size_t head_bytes, token_bytes;     /* of a token's head; from one token of a page to the next */
+    size_t head;                        /* offset of the head in a token */
 } Cached;
 
 typedef struct KvTile {
     int count;                  /* tokens, at most KV_TILE */
-    ptrdiff_t places[KV_TILE];  /* byte offsets of the tokens from `keys` or `values`; NONE behind the last */
+    ptrdiff_t places[KV_TILE];  /* byte offsets of the heads from `keys` or `values`; NONE behind the last */
 } KvTile;
 
 enum { NONE = -1 };
@@ -34,8 +35,9 @@ KvTile kv_tile_find(const Cached *of, int first, int count);
 /* Prefetch the keys and values of a tile: reading scattered pages from memory is slow. */
 void kv_tile_fetch(const Cached *of, const KvTile *kv_tile);
 
-/* The keys as a matrix whose outputs are tokens: it turns a row of queries into scores. Meanwhile the keys of `next`
- * are prefetched, a few at a time: a core stalls when it has more loads in flight than it can track. */
+/* The keys as a matrix whose outputs are tokens: it turns a row of queries into scores. Meanwhile the keys of `next`,
+ * of any row and head, are prefetched, a few at a time: a core stalls when it has more loads in flight than it can
+ * track. */
 Matrix kv_tile_keys(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next);
 
 /* The values as a matrix whose inputs are tokens: it turns a row of softmax weights into the weighted sum of values.
