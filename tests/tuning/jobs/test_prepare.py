@@ -12,7 +12,28 @@ from tests.tiny_models import tiny
 from tests.tuning.jobs.prepared_rows import BASE, ROWS, prepare_rows, row
 from tuning.jobs import prepare as prepare_module
 from tuning.jobs.draft import Draft, make_spec
-from tuning.types import Hyperparameters, TrainingBase
+from tuning.trainer.memory.memory_plan import TrainingPlan, plan_memory
+from tuning.types import Hyperparameters, JobSpec, TrainingBase
+
+Plans = dict[tuple[str, JobSpec, int], TrainingPlan]
+
+
+@pytest.fixture(scope="module")
+def plans() -> Plans:
+    return {}
+
+
+@pytest.fixture(autouse=True)
+def plan_once(plans: Plans, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Plan the memory of equal jobs once for all tests: a job that does not fit has many plans."""
+
+    def plan(config: dict[str, Any], spec: JobSpec, num_tokens: int) -> TrainingPlan:
+        key = repr(config), dataclasses.replace(spec, training_file="", validation_file=""), num_tokens
+        if key not in plans:
+            plans[key] = plan_memory(config, spec, num_tokens)
+        return plans[key]
+
+    monkeypatch.setattr(prepare_module, "plan_memory", plan)
 
 
 def test_rows_are_counted_and_auto_becomes_numbers(tmp_path: Path) -> None:
