@@ -333,7 +333,7 @@ VALUES = st.one_of(
 SERVED = client(backend())
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.dictionaries(st.sampled_from([*CHAT, "seed", "stream"]), VALUES, max_size=5))
 def test_no_body_causes_a_server_error(fields: dict[str, Any]) -> None:
     response = SERVED.post("/generate", json=body(**fields))

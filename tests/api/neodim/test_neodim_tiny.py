@@ -111,7 +111,7 @@ def test_contrastive_search_ignores_the_seed(model: Backend, ask: Ask) -> None:
     assert first["sequences"] == second["sequences"]
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=12, deadline=None)
 @given(
     stops=st.lists(st.sampled_from(["e", "th", " s", "\n", "ros", "OhH", "T", ""]), max_size=4),
     regex=st.booleans(),
