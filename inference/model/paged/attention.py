@@ -20,6 +20,7 @@ from inference.model.forward_pass.forward_context import ForwardContext, get_for
 from inference.model.paged.attn_metadata import AttnMetadata, StepMetadata
 from inference.model.paged.kv_pool import KVPool, LayerKV
 
+MORE_THAN_WINDOW = "the attention mask is more than a sliding window"
 PROBE_POSITION = 1 << 20  # larger than any window
 # A chunked pattern differs between these positions.
 PROBE_POSITIONS = (PROBE_POSITION, PROBE_POSITION - 1, PROBE_POSITION - 777)
@@ -177,9 +178,12 @@ ALL_MASK_ATTENTION_FUNCTIONS.register(PROBE, probe_mask)
 
 def window_of(pattern: Callable[..., torch.Tensor]) -> SlidingWindow:
     """The window of a mask function (row, head, query, column). Raises UnsupportedModel for others."""
-    windows = {window_at(pattern, position) for position in PROBE_POSITIONS}
+    try:
+        windows = {window_at(pattern, position) for position in PROBE_POSITIONS}
+    except RuntimeError as error:  # it reads a tensor on the model's device, as chunked patterns do
+        raise UnsupportedModel(MORE_THAN_WINDOW) from error
     if len(windows) > 1:
-        raise UnsupportedModel("the attention mask is more than a sliding window")
+        raise UnsupportedModel(MORE_THAN_WINDOW)
     return windows.pop()
 
 

@@ -51,7 +51,9 @@ def test_the_obstacle_is_named(
 
 
 @pytest.mark.parametrize("deterministic", (False, True))
-@pytest.mark.parametrize("family", ("llama", "gpt2", "bloom", "jamba", "t5", "gemma2", "gpt_oss", "codegen"))
+@pytest.mark.parametrize(
+    "family", ("llama", "gpt2", "bloom", "jamba", "t5", "gemma2", "gpt_oss", "codegen", "llama4_text")
+)
 def test_the_preflight_refuses_and_counts_8_bits_as_the_load_does(family: str, deterministic: bool) -> None:
     choice = RunnerChoice(deterministic=deterministic, kv_dtype="int8")
     size = measure_model(raw(family), 0, lambda parameters: "float32", runner_choice=choice)
