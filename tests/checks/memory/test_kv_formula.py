@@ -7,17 +7,17 @@ from transformers import AutoConfig
 from checks.memory.kv_formula import estimate_kv_cost
 from inference.model.kv_cost import KVCost
 
-ATTENTION_HEADS = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
+SIZES = {"hidden_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2}
 
 
 def test_a_token_takes_keys_and_values_of_all_layers_with_a_cache() -> None:
-    config = SimpleNamespace(**ATTENTION_HEADS, layer_types=["full_attention", "conv", "sliding_attention"])
+    config = SimpleNamespace(**SIZES, layer_types=["full_attention", "conv", "sliding_attention"])
     assert estimate_kv_cost(config, 2) == KVCost(2 * 2 * 2 * 16 * 2)  # layers, keys and values, heads, width
 
 
 def test_layers_with_heads_of_several_widths_are_added_up() -> None:
     config = AutoConfig.for_model(
-        "gemma4_unified_text", **ATTENTION_HEADS, head_dim=16, global_head_dim=32, num_hidden_layers=2
+        "gemma4_unified_text", **SIZES, head_dim=16, global_head_dim=32, num_hidden_layers=2
     )
     widths = [layer.head_dim for layer in config.per_layer_config]
     assert sorted(set(widths)) == [16, 32]
