@@ -108,3 +108,16 @@ def test_bodies_that_do_not_arrive_are_refused_without_the_app(
     silent = http_request("POST", CHAT, b"{").replace(b"Content-Length: 1", b"Content-Length: 2")
     responses = [full.exchange(silent) for _ in range(3)]
     assert all(response.startswith(b"HTTP/1.1 408 ") for response in responses) and app_calls == [CHAT]
+
+
+def test_a_message_of_a_websocket_is_refused_by_a_message(full: LiveServer) -> None:
+    """Though a request with the same headers was refused before."""
+    path, body = "/v1/responses", b'{"type": "response.create", "input": "hi"}'
+    refuse(full, path, body, "Content-Type: application/json")
+    handshake = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
+    key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+    with full.connect(http_request("GET", path, b"", *handshake, key)) as connection:
+        read(connection, b"\r\n\r\n")
+        connection.sendall(b"\x81" + bytes([0x80 | len(body)]) + b"\0" * 4 + body)  # a text, masked by zeros
+        message = read(connection, b"}}")
+    assert b'{"type":"error","status":429,' in message
