@@ -9,12 +9,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
-from inference.embedding import Embedded
 from inference.errors import Unavailable
+from inference.events import CallDelta, Embedded, Event, Finished, Started, Token
 from inference.remote import attempts
 from inference.remote.answer_settings import START_HEADER
 from inference.sampling import Sampling
-from inference.types import CallDelta, Event, Finished, GenerationRequest, Message, Started, Token, Tool
+from inference.types import GenerationRequest, Message, Tool
 from tests.remote.conftest import OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, Step, document, start, wait_until
 from tests.remote.openai_chunks import DONE, chat_chunk, usage_chunk
@@ -156,13 +156,13 @@ def test_servers_without_the_tokens_ids_do_not_resume(
 def test_requests_that_a_server_turns_away_go_to_another_one_whatever_the_budget(
     upstream: FakeUpstream, other: FakeUpstream, pool: Backend, loop: asyncio.AbstractEventLoop
 ) -> None:
-    release = asyncio.Event()
+    have_all_arrived = asyncio.Event()
     head = b"HTTP/1.1 503 X\r\nRetry-After: 5\r\nContent-Length: 2\r\nConnection: close\r\n\r\n"
-    upstream.reply = Reply([release, head, b"{}"], is_raw=True)
-    other.reply = Reply([release, *complete(token_chunks())])
+    upstream.reply = Reply([have_all_arrived, head, b"{}"], is_raw=True)
+    other.reply = Reply([have_all_arrived, *complete(token_chunks())])
     streams = [pool.generate(GenerationRequest((Message("user", f"{n} " * 300),))) for n in range(30)]
     wait_until(lambda: len(upstream.bodies) + len(other.bodies) == len(streams))
-    loop.call_soon_threadsafe(release.set)
+    loop.call_soon_threadsafe(have_all_arrived.set)
     assert all(isinstance(list(stream)[-1], Finished) for stream in streams)
     assert len(upstream.bodies) > 5, "the requests came before the server was known to turn them away"
 

@@ -35,15 +35,15 @@ class EchoReference:
         self.start = runner.start_ids if runner.capabilities.encoder_decoder else None
         self.context = context
         self.is_encoder_decoder = runner.capabilities.encoder_decoder
-        self._answers: dict[int, tuple[GenerationRequest, list[SampledToken]]] = {}  # by id()
+        self._choices: dict[int, tuple[GenerationRequest, list[SampledToken]]] = {}  # by id()
 
     def choices(self, request: GenerationRequest) -> list[SampledToken]:
         """The tokens of the answer, with their logprobs: computed once for drafts and for the comparison."""
         if {POISON, NAN} & set(request.prompt):
             return [SampledToken(NAN_LOGITS)]
-        if id(request) not in self._answers:
-            self._answers[id(request)] = request, sample_alone(request, self.start, self.context)
-        return self._answers[id(request)][1]
+        if id(request) not in self._choices:
+            self._choices[id(request)] = request, sample_alone(request, self.start, self.context)
+        return self._choices[id(request)][1]
 
     def scores(self, request: GenerationRequest) -> list[PromptLogprob]:
         """The logprobs of the prompt."""

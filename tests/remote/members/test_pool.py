@@ -10,7 +10,8 @@ from prometheus_client import CollectorRegistry
 
 from inference.backend import Backend
 from inference.errors import Overloaded, Unavailable
-from inference.types import GenerationRequest, Message, Token
+from inference.events import Token
+from inference.types import GenerationRequest, Message
 from tests.remote.conftest import OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, document, start, wait_until
 from tests.remote.openai_chunks import DONE, chat_chunk, say, usage_chunk, whole_answer
@@ -165,11 +166,11 @@ def test_equal_beginnings_go_to_the_same_server(
 def test_concurrent_requests_are_spread(
     upstream: FakeUpstream, other: FakeUpstream, pool: Backend, loop: asyncio.AbstractEventLoop
 ) -> None:
-    release = asyncio.Event()
-    upstream.reply = other.reply = Reply([release, *whole_answer("slow").steps])
+    have_all_arrived = asyncio.Event()
+    upstream.reply = other.reply = Reply([have_all_arrived, *whole_answer("slow").steps])
     streams = [pool.generate(GenerationRequest((Message("user", f"{n} " * 300),))) for n in range(6)]
     wait_until(lambda: len(upstream.bodies) + len(other.bodies) == 6)
-    loop.call_soon_threadsafe(release.set)
+    loop.call_soon_threadsafe(have_all_arrived.set)
     for stream in streams:
         list(stream)
     assert (len(upstream.bodies), len(other.bodies)) == (3, 3)
