@@ -9,17 +9,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from inference.process.imports.deferred_imports import defer_unused_imports
-from inference.process.imports.remembered_code import remember_dataclass_methods
 from tests.xdist_scopes import scope_of, sort_long_scopes_first
 
 OPT_IN = ("slow", "gpu", "hub")
 SYSTEMS = {"linux": sys.platform == "linux", "posix": os.name == "posix", "windows": os.name == "nt"}
 GC_THRESHOLD = 10_000  # new objects between two collections; 700 by default
-
-# As main.py does, before any test imports torch.
-defer_unused_imports(is_sharded=True)
-remember_dataclass_methods()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
