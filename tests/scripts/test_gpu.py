@@ -319,7 +319,7 @@ def test_a_failed_test_of_a_group_is_a_wrong_result(
 ) -> None:
     wrong = tmp_path / "test_wrong.py"
     wrong.write_text("def test_wrong(): assert 0\n")
-    arguments = ("tests/test_untrusted_literal.py", str(wrong))
+    arguments = ("tests/remote/upstreams/gradio/test_untrusted_literal.py", str(wrong))
     monkeypatch.setattr(correct, "SAMPLE", (correct.TestGroup("sample", "not gpu", True, arguments),))
     measured = correct.measure_section(run)
     figures = {figure.name: figure.value for figure in islice(measured, 5)}

@@ -118,7 +118,7 @@ def current_exchange() -> Exchange:
 
 def is_handshake() -> bool:
     """Whether the current request, a GET, opens a connection."""
-    return MESSAGE_STATE in request.environ
+    return request.environ.get(MESSAGE_STATE) is not None
 
 
 def render_error(error: ServerError) -> tuple[int, Any]:

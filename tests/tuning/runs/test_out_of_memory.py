@@ -10,13 +10,13 @@ from tests.tuning.runs.conftest import RunClient, make_options, wait_for
 from tests.tuning.runs.passes import PASS, STEP, loss
 from tuning.runs import executor
 from tuning.runs.types import Failure, RunRequest
-from tuning.trainer import trainer
+from tuning.trainer import compute_batch, trainer
 from tuning.trainer.server import OUT_OF_MEMORY
 
 PLACES = [
     (executor, "data_to_arrays", PASS, TOO_LITTLE_MEMORY),
     (trainer, "lay_out", PASS, OUT_OF_MEMORY),
-    (trainer, "backward_by_blocks", PASS, OUT_OF_MEMORY),
+    (compute_batch, "backward_by_blocks", PASS, OUT_OF_MEMORY),
     (trainer, "take_step", STEP, OUT_OF_MEMORY),
 ]
 
