@@ -2,6 +2,8 @@
 
 import { ask, changeJob, createJob, dryRun, getJob, jobBody, listJobs, newEvents, uploadFile } from "./requests.js";
 
+/** What `busy` says during a dry run. */
+export const CHECKING = "Reading the rows";
 const POLL_MS = 700;
 const ENDED = ["succeeded", "failed", "cancelled"];
 
@@ -10,6 +12,7 @@ export const hasEnded = (job) => ENDED.includes(job.status);
 export class Actions {
   #store;
   #timer = null;
+  #checked = Promise.resolve();
 
   constructor(store) {
     this.#store = store;
@@ -29,13 +32,18 @@ export class Actions {
 
   /** Dry run of the file with the options. */
   check() {
-    return this.#during("Reading the rows", async (state) => {
+    this.#checked = this.#during(CHECKING, async (state) => {
       this.#store.set({ report: await dryRun(jobBody(state), state.key) });
     });
+    return this.#checked;
   }
 
-  train() {
-    return this.#during("Creating the job", async (state) => {
+  /** Create a job, unless the dry run, which may still run, ends with an error; of two clicks, one job. */
+  async train() {
+    await this.#checked;
+    const { busy, report } = this.#store.state;
+    if (busy || report.error) return;
+    await this.#during("Creating the job", async (state) => {
       const job = await createJob(jobBody(state), state.key);
       this.#store.set({ jobs: [job, ...state.jobs] });
       this.follow(job);

@@ -1,6 +1,7 @@
 /** The drop zone for the rows, the choice of rows to evaluate on, and the button that trains. */
 
 import { byId } from "../../playground/views/dom.js";
+import { CHECKING } from "../actions.js";
 
 const EMPTY = "Drop a JSONL file here, or choose one";
 const NO_VALIDATION = "Choose rows to evaluate on";
@@ -30,7 +31,9 @@ export function dataView(store, actions) {
     byId("validation-remove").hidden = !validation;
   });
   store.subscribe(["report", "busy"], ({ report, busy }) => {
-    byId("start").disabled = !report || Boolean(report.error) || Boolean(busy);
+    // An edited option is checked when its field loses the focus, which may be by a click on the button.
+    const isBusy = busy && busy !== CHECKING;
+    byId("start").disabled = !report || Boolean(report.error) || Boolean(isBusy);
     byId("checked").textContent = busy ? `${busy}…` : "";
   });
 }
