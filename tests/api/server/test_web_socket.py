@@ -123,7 +123,7 @@ def test_a_page_of_another_site_is_refused(server: LiveServer) -> None:
     assert response.startswith(b"HTTP/1.1 403 ")
 
 
-def test_a_get_of_the_same_path_asks_for_the_stored_responses(server: LiveServer) -> None:
+def test_a_get_of_the_same_path_lists_stored_responses(server: LiveServer) -> None:
     response = server.exchange(request("GET", "/v1/responses"))
     assert response.startswith(b"HTTP/1.1 404 ") and b"STORE is off" in response
 
