@@ -72,7 +72,8 @@ def compact(models: Models, settings: ServerSettings) -> Response:
     served = models.resolve(body.model)
     info = served.card.info
     context = resolve_context(body)
-    if not context.all_items:
+    all_items = context.all_items()
+    if not all_items:
         raise InvalidBody("input is required: there is nothing to compact", "input")
     conversation = context.body.input
     items = [InputItem(role="user", content=conversation)] if isinstance(conversation, str) else conversation
@@ -85,7 +86,7 @@ def compact(models: Models, settings: ServerSettings) -> Response:
     generation_request = chat_request(to_chat_request(request, {}), info, settings, "input")
     acquire_permit()
     stream = served.generate(replace(generation_request, reject_if_too_long=False))
-    return respond(RewordedStream(stream, rename_field), CompactionWriter(context.all_items), None)
+    return respond(RewordedStream(stream, rename_field), CompactionWriter(all_items), None)
 
 
 @dataclass(slots=True)

@@ -5,7 +5,7 @@ with `generate` false computes its prompt and generates nothing.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -62,8 +62,10 @@ class Exchange:
         """
         return []
 
-    def remember(self, response: Response, writer: ResponseWriter, items: list[StoredItem]) -> None:
-        """Let the connection's next message continue the response. items: those that it was made from"""
+    def remember(
+        self, response: Response, writer: ResponseWriter, make_items: Callable[[], list[StoredItem]]
+    ) -> None:
+        """Let the connection's next message continue the response. make_items: those that it was made from"""
 
 
 class ConnectionMessage(Exchange):
@@ -101,11 +103,13 @@ class ConnectionMessage(Exchange):
         del self.state[LAST_RESPONSE]
         return last.items
 
-    def remember(self, response: Response, writer: ResponseWriter, items: list[StoredItem]) -> None:
+    def remember(
+        self, response: Response, writer: ResponseWriter, make_items: Callable[[], list[StoredItem]]
+    ) -> None:
         def remember_if_unstored() -> None:
             if writer.end and not writer.error and not writer.is_stored:
                 output = stored_output(item.to_json() for item in writer.items)
-                self.state[LAST_RESPONSE] = LastResponse(writer.id, [*items, *output])
+                self.state[LAST_RESPONSE] = LastResponse(writer.id, [*make_items(), *output])
 
         assert isinstance(response.response, ResponseBody)
         response.response.on_close(remember_if_unstored)

@@ -47,9 +47,8 @@ class ResponseContext:
     conversation_id: str | None = None
     conversation_end: int = 0
 
-    @property
     def all_items(self) -> list[StoredItem]:
-        """The items of earlier turns and of the request."""
+        """The items of earlier turns and of the request; new ones get ids."""
         return [*self.earlier_items, *to_stored_items(self.new_items)]
 
 
