@@ -3,6 +3,7 @@
 import os
 from collections.abc import Generator, Iterator
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 import torch
@@ -75,7 +76,10 @@ def backend(app_backend: FakeBackend) -> FakeBackend:
 
 @pytest.fixture(scope="session")
 def shared_app(app_backend: FakeBackend) -> Flask:
-    return make_app(app_backend)
+    """No test may replace its views: the next ones would meet them."""
+    app = make_app(app_backend)
+    app.view_functions = MappingProxyType(app.view_functions)  # type: ignore[assignment]
+    return app
 
 
 @pytest.fixture

@@ -375,8 +375,9 @@ def test_an_unknown_path_has_an_error(client: FlaskClient) -> None:
     assert (response.status_code, "error" in response.json) == (404, True)
 
 
-def test_an_internal_error_is_reported_in_tgis_shape(app: Any, client: FlaskClient) -> None:
-    app.view_functions["tgi./vertex"] = lambda: 1 // 0
+def test_an_internal_error_is_reported_in_tgis_shape(backend: FakeBackend) -> None:
+    client = client_with(backend)
+    client.application.view_functions["tgi./vertex"] = lambda: 1 // 0
     response = client.post("/vertex", json={"instances": []})
     assert (response.status_code, response.json["error_type"]) == (424, "generation")
     assert "division" not in response.text
