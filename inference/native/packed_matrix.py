@@ -24,6 +24,7 @@ PANEL, GROUP = 16, 32  # as in panel.h
 PACKED_AT_ONCE = 64  # panels: limits the memory for converted values
 COMPUTED_AT_ONCE = 2048  # rows: limits the memory for converted inputs
 ALIGNED = 64  # bytes
+_scratch = threading.local()
 
 
 def ensure_library() -> None:
@@ -221,9 +222,6 @@ def alloc(size: int) -> Tensor:
 
 def address_of(memory: Tensor | None) -> int | None:
     return None if memory is None or not memory.numel() else memory.data_ptr()
-
-
-_scratch = threading.local()
 
 
 def scratch(size: int) -> Tensor:

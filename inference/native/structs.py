@@ -33,9 +33,8 @@ GGUF_SOURCES = (  # of these, which float weights are quantized to, see gguf_qua
     *(NativeDtype.Q8_0, NativeDtype.Q4_0, NativeDtype.Q5_0, NativeDtype.Q5_1),
     *(NativeDtype.Q4_K, NativeDtype.Q5_K, NativeDtype.Q6_K),
 )
-FLOAT_SOURCES = tuple(
-    dtype for dtype in NativeDtype if dtype not in GGUF_DTYPES
-)  # packed from float weights of any shape
+# Packed from float weights of any shape.
+FLOAT_SOURCES = tuple(dtype for dtype in NativeDtype if dtype not in GGUF_DTYPES)
 
 
 class Activation(IntEnum):
@@ -102,7 +101,7 @@ class Delta(ctypes.Structure):
 class LayerDeltas(ctypes.Structure):
     """The deltas of DELTA_PLACES, in this order."""
 
-    _fields_ = (("of", Delta * len(DELTA_PLACES)),)
+    _fields_ = (("delta", Delta * len(DELTA_PLACES)),)
 
 
 class AdapterSpan(ctypes.Structure):

@@ -94,7 +94,7 @@ class NativeAdapter:
         if place.name == HEAD:
             self.head = delta
         else:
-            self.layers[place.layer].of[DELTA_PLACES.index(place.name)] = delta
+            self.layers[place.layer].delta[DELTA_PLACES.index(place.name)] = delta
 
     def floats(self, values: Tensor | None, place: DeltaPlace) -> Tensor | None:
         """The place's values as floats, up to a whole panel; None for None."""

@@ -104,18 +104,18 @@ int team_after(const Team *team, int task, int num_tasks)
     return after < num_tasks ? after : -1;
 }
 
-void team_run(int threads, void (*work)(Team *team, int thread, void *of), void *of)
+void team_run(int threads, void (*work)(Team *team, int thread, void *arg), void *arg)
 {
     Team team = {.threads = 1};
     if (threads < 2) {
-        work(&team, 0, of);
+        work(&team, 0, arg);
         return;
     }
 #pragma omp parallel num_threads(threads)
     {
         /* All threads store the same number, each before it reads it. */
         atomic_store_explicit(&team.threads, omp_get_num_threads(), memory_order_relaxed);
-        work(&team, omp_get_thread_num(), of);
+        work(&team, omp_get_thread_num(), arg);
         team_meet(&team);   /* wait here rather than in libgomp, which may spin much longer */
     }
 }

@@ -20,7 +20,7 @@ typedef struct Team {
 } Team;
 
 /* Run `work` on up to `threads` threads at once. Each gets its number in [0, team->threads). */
-void team_run(int threads, void (*work)(Team *team, int thread, void *of), void *of);
+void team_run(int threads, void (*work)(Team *team, int thread, void *arg), void *arg);
 
 /* Take the next of this phase's `num_tasks` tasks. Returns -1 if all are taken. */
 int team_take(Team *team, int num_tasks);

@@ -48,15 +48,15 @@ ALWAYS void block_of_floats(const Block *block, const int kind, const int rows, 
 
 /* A function for each number of rows: as a compile-time constant, it lets the sums stay in registers. Functions for
  * one panel are empty where the wide ones have one panel, too, and are called. */
-#define BLOCK(kind, of, dtype, most, rows) \
+#define BLOCK(kind, function, dtype, most, rows) \
     static void kind##_##rows(const Block *block) \
-    { if (rows <= most##_ROWS && most##_PANELS > 1) of(block, dtype, rows, 1); } \
+    { if (rows <= most##_ROWS && most##_PANELS > 1) function(block, dtype, rows, 1); } \
     static void kind##_##rows##_wide(const Block *block) \
-    { if (rows <= most##_ROWS) of(block, dtype, rows, most##_PANELS); }
-#define BLOCKS(kind, of, dtype, most) \
-    BLOCK(kind, of, dtype, most, 1) BLOCK(kind, of, dtype, most, 2) BLOCK(kind, of, dtype, most, 3) \
-    BLOCK(kind, of, dtype, most, 4) BLOCK(kind, of, dtype, most, 5) BLOCK(kind, of, dtype, most, 6) \
-    BLOCK(kind, of, dtype, most, 7) BLOCK(kind, of, dtype, most, 8)
+    { if (rows <= most##_ROWS) function(block, dtype, rows, most##_PANELS); }
+#define BLOCKS(kind, function, dtype, most) \
+    BLOCK(kind, function, dtype, most, 1) BLOCK(kind, function, dtype, most, 2) BLOCK(kind, function, dtype, most, 3) \
+    BLOCK(kind, function, dtype, most, 4) BLOCK(kind, function, dtype, most, 5) BLOCK(kind, function, dtype, most, 6) \
+    BLOCK(kind, function, dtype, most, 7) BLOCK(kind, function, dtype, most, 8)
 BLOCKS(f32, block_of_floats, F32, FLOAT)
 BLOCKS(bf16, block_of_floats, BF16, FLOAT)
 BLOCKS(f16, block_of_floats, F16, FLOAT)
@@ -157,10 +157,10 @@ ALWAYS void cut_groups(Block *block, int kind, int group, int span)
 /* The number of groups, from `group` on, that are multiplied with all rows before the next ones. A single pass prefetches
  * its own weights, PREFETCH_BYTES ahead, and in its last groups those of the next panels: these groups are apart, unless
  * the panels are so short that another call costs more. */
-static int span_of(const GemmTask *task, const Blocks *of, int groups, int group)
+static int span_of(const GemmTask *task, const Blocks *blocks, int groups, int group)
 {
     const int bits = BITS[task->weight->dtype], last = ceil_div(PREFETCH_BYTES, bits * LINE_BYTES);
-    if (task->end - task->first > of->rows) {
+    if (task->end - task->first > blocks->rows) {
         const int span = ceil_div(groups, ceil_div(groups * bits, SPAN_LINES));
         return groups - group < span ? groups - group : span;
     }
@@ -169,10 +169,10 @@ static int span_of(const GemmTask *task, const Blocks *of, int groups, int group
 
 /* Multiply with all rows. Each of several passes over the weights prefetches a share of `next`, so that memory is read
  * all the time. */
-static void multiply_rows(Block block, const GemmTask *task, const Blocks *of, int wide, const char *next)
+static void multiply_rows(Block block, const GemmTask *task, const Blocks *blocks, int wide, const char *next)
 {
-    const int all = task->end - task->first, passes = ceil_div(all, of->rows);
-    Multiply *const *multiply = wide ? of->wide : of->one;
+    const int all = task->end - task->first, passes = ceil_div(all, blocks->rows);
+    Multiply *const *multiply = wide ? blocks->wide : blocks->one;
     block.prefetch = next;
     block.prefetch_bytes = ceil_div(LINE_BYTES, passes);
     skip_rows(&block, task->first);
@@ -188,21 +188,21 @@ static void multiply_rows(Block block, const GemmTask *task, const Blocks *of, i
 static void multiply_blocks(const GemmTask *task)
 {
     const Matrix *weight = task->weight;
-    const Blocks *of = &OF_KIND[weight->dtype];
+    const Blocks *blocks = &OF_KIND[weight->dtype];
     const int groups = weight->padded / GROUP, group_bytes = BITS[weight->dtype] * LINE_BYTES;
-    const int is_single = task->end - task->first <= of->rows;
+    const int is_single = task->end - task->first <= blocks->rows;
     for (int panel = task->panel, some; panel < task->panels; panel += some) {
-        const int wide = task->panels - panel >= of->panels;
-        some = wide ? of->panels : 1;
+        const int wide = task->panels - panel >= blocks->panels;
+        some = wide ? blocks->panels : 1;
         const Block full_block = block_at(task, panel);
         const char *beyond = full_block.weights + some * full_block.panel_bytes;
         const char *after = panel + some < task->panels ? beyond : task->next;
         for (int group = 0, span; group < groups; group += span) {
             Block block = full_block;
-            span = span_of(task, of, groups, group);
+            span = span_of(task, blocks, groups, group);
             cut_groups(&block, weight->dtype, group, span);
             const char *rest = block.weights + (is_single ? PREFETCH_BYTES : span * group_bytes);
-            multiply_rows(block, task, of, wide, block.ends && after ? after : rest);
+            multiply_rows(block, task, blocks, wide, block.ends && after ? after : rest);
         }
     }
 }

@@ -15,45 +15,45 @@ typedef struct Linear {
     Inputs inputs;
 } Linear;
 
-static void convert(const Linear *of, int task)
+static void convert(const Linear *product, int task)
 {
-    const int inputs = of->weight->inputs, first = task * CONVERTED;
-    const size_t row_bytes = inputs * dtype_bytes(of->dtype);
-    for (int row = first; row < first + CONVERTED && row < of->rows; row++)
-        inputs_convert(&of->inputs, row, of->x + row * row_bytes, of->dtype, inputs);
+    const int inputs = product->weight->inputs, first = task * CONVERTED;
+    const size_t row_bytes = inputs * dtype_bytes(product->dtype);
+    for (int row = first; row < first + CONVERTED && row < product->rows; row++)
+        inputs_convert(&product->inputs, row, product->x + row * row_bytes, product->dtype, inputs);
 }
 
-static void compute(const Linear *of, int row_part, int panel_part)
+static void compute(const Linear *product, int row_part, int panel_part)
 {
     _Alignas(64) float out[PART_ROWS * PART_WIDTH];
-    const Matrix *weight = of->weight;
+    const Matrix *weight = product->weight;
     const int row = row_part * PART_ROWS, panel = panel_part * PART_PANELS, output = panel * PANEL;
-    const int end = row + PART_ROWS < of->rows ? row + PART_ROWS : of->rows;
+    const int end = row + PART_ROWS < product->rows ? row + PART_ROWS : product->rows;
     const int all = ceil_div(weight->outputs, PANEL);
     const int panels = panel + PART_PANELS < all ? panel + PART_PANELS : all;
     const int count = panels * PANEL < weight->outputs ? panels * PANEL - output : weight->outputs - output;
     const float *bias = weight->bias ? weight->bias + output : NULL;
-    const GemmTask task = {weight, &of->inputs, row, end, panel, panels, out, PART_WIDTH, 0, NULL};
+    const GemmTask task = {weight, &product->inputs, row, end, panel, panels, out, PART_WIDTH, 0, NULL};
     multiply(&task);
     for (int r = row; r < end; r++) {
         float *sums = out + (r - row) * PART_WIDTH;
         for (int n = 0; bias && n < count; n++)
             sums[n] += bias[n];
-        store(of->y, (int64_t)r * weight->outputs + output, of->dtype, sums, count);
+        store(product->y, (int64_t)r * weight->outputs + output, product->dtype, sums, count);
     }
 }
 
-static void work(Team *team, int thread, void *of_linear)
+static void work(Team *team, int thread, void *arg)
 {
-    const Linear *of = of_linear;
-    const int row_parts = ceil_div(of->rows, PART_ROWS);
-    const int panel_parts = ceil_div(of->weight->outputs, PART_WIDTH);
+    const Linear *product = arg;
+    const int row_parts = ceil_div(product->rows, PART_ROWS);
+    const int panel_parts = ceil_div(product->weight->outputs, PART_WIDTH);
     (void)thread;
-    for (int task; (task = team_take(team, ceil_div(of->rows, CONVERTED))) >= 0;)
-        convert(of, task);
+    for (int task; (task = team_take(team, ceil_div(product->rows, CONVERTED))) >= 0;)
+        convert(product, task);
     team_meet(team);
     for (int task; (task = team_take(team, row_parts * panel_parts)) >= 0;)
-        compute(of, task % row_parts, task / row_parts);
+        compute(product, task % row_parts, task / row_parts);
 }
 
 size_t linear_bytes(const Matrix *weight, int rows)
@@ -63,6 +63,6 @@ size_t linear_bytes(const Matrix *weight, int rows)
 
 void linear(const Matrix *weight, const void *x, void *y, int dtype, int rows, void *memory, int threads)
 {
-    Linear of = {weight, x, y, dtype, rows, inputs_at(memory, weight->dtype, rows, weight->inputs)};
-    team_run(threads, work, &of);
+    Linear product = {weight, x, y, dtype, rows, inputs_at(memory, weight->dtype, rows, weight->inputs)};
+    team_run(threads, work, &product);
 }

@@ -2,8 +2,8 @@
  * loaded as tiles directly; those of fewer bits are unpacked first.
  *
  * BF16 always uses tiles, because tiles add in another order than vectors. Integer sums are exact either way, so
- * vectors compute them for a few rows; vectors also compute F32 and F16. This file was written without an AMX processor: its
- * logic is tested with emulated tiles (tiles.h), its speed was never measured.
+ * vectors compute them for a few rows; vectors also compute F32 and F16. This file was written without an AMX
+ * processor: its logic is tested with emulated tiles (tiles.h), its speed was never measured.
  */
 #include <string.h>
 

@@ -51,7 +51,7 @@ static inline const void *as_stored(const void *memory)
 
 static _Thread_local struct {
     Shapes shapes;
-    uint8_t of[TILES][TILE_ROWS][TILE_BYTES];
+    uint8_t data[TILES][TILE_ROWS][TILE_BYTES];
 } tiles;
 
 static inline int tiles_allowed(void)
@@ -71,32 +71,32 @@ static inline void tiles_release(void)
 
 static inline void tile_zero(int tile)
 {
-    memset(tiles.of[tile], 0, sizeof tiles.of[tile]);
+    memset(tiles.data[tile], 0, sizeof tiles.data[tile]);
 }
 
 static inline void tile_load(int tile, const void *from, ptrdiff_t stride)
 {
     tile_zero(tile);
     for (int row = 0; row < tiles.shapes.rows[tile]; row++)
-        memcpy(tiles.of[tile][row], (const char *)from + row * stride, tiles.shapes.bytes[tile]);
+        memcpy(tiles.data[tile][row], (const char *)from + row * stride, tiles.shapes.bytes[tile]);
 }
 
 static inline void tile_store(int tile, void *to, ptrdiff_t stride)
 {
     for (int row = 0; row < tiles.shapes.rows[tile]; row++)
-        memcpy((char *)to + row * stride, tiles.of[tile][row], tiles.shapes.bytes[tile]);
+        memcpy((char *)to + row * stride, tiles.data[tile][row], tiles.shapes.bytes[tile]);
 }
 
 /* Sum the first of all pairs and the second of all pairs, then add both, in the order of TDPBF16PS. */
 static inline void tile_add_pairs(int sum, int rows, int weights)
 {
     for (int m = 0; m < tiles.shapes.rows[sum]; m++) {
-        float *to = (float *)tiles.of[sum][m];
-        const uint16_t *row = (const uint16_t *)tiles.of[rows][m];
+        float *to = (float *)tiles.data[sum][m];
+        const uint16_t *row = (const uint16_t *)tiles.data[rows][m];
         for (int n = 0; n < TILE_BYTES / 4; n++) {
             float pair_sums[2] = {0, 0};
             for (int k = 0; k < tiles.shapes.bytes[rows] / 2; k++) {
-                const uint16_t *weight = (const uint16_t *)tiles.of[weights][k / 2];
+                const uint16_t *weight = (const uint16_t *)tiles.data[weights][k / 2];
                 pair_sums[k % 2] += bfloat_read(row[k]) * bfloat_read(weight[2 * n + k % 2]);
             }
             to[n] += pair_sums[0] + pair_sums[1];
@@ -108,11 +108,11 @@ static inline void tile_add_pairs(int sum, int rows, int weights)
 static inline void tile_add_quads(int sum, int rows, int weights)
 {
     for (int m = 0; m < tiles.shapes.rows[sum]; m++) {
-        int32_t *to = (int32_t *)tiles.of[sum][m];
-        const int8_t *row = (const int8_t *)tiles.of[rows][m];
+        int32_t *to = (int32_t *)tiles.data[sum][m];
+        const int8_t *row = (const int8_t *)tiles.data[rows][m];
         for (int n = 0; n < TILE_BYTES / 4; n++)
             for (int k = 0; k < tiles.shapes.bytes[rows]; k++)
-                to[n] += row[k] * tiles.of[weights][k / 4][4 * n + k % 4];
+                to[n] += row[k] * tiles.data[weights][k / 4][4 * n + k % 4];
     }
 }
 

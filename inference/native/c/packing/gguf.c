@@ -14,14 +14,15 @@
 
 enum { HALF = GROUP / 2 };
 
-static char *scales_at(const Matrix *of, int panel)
+static char *scales_at(const Matrix *matrix, int panel)
 {
-    return (char *)of->scales + panel * matrix_scale_bytes(of->dtype, PANEL, of->inputs);
+    return (char *)matrix->scales + panel * matrix_scale_bytes(matrix->dtype, PANEL, matrix->inputs);
 }
 
-static uint8_t *group_at(const Matrix *of, int panel, int group)
+static uint8_t *group_at(const Matrix *matrix, int panel, int group)
 {
-    return (uint8_t *)of->values + ((size_t)panel * (of->padded / GROUP) + group) * BITS[of->dtype] * LINE_BYTES;
+    const size_t number = (size_t)panel * (matrix->padded / GROUP) + group;
+    return (uint8_t *)matrix->values + number * BITS[matrix->dtype] * LINE_BYTES;
 }
 
 /* Write the codes of a group of output n, into planes of zeros. */
@@ -93,31 +94,31 @@ static void clear_panel(const Matrix *to, int panel)
     memset(scales_at(to, panel), 0, matrix_scale_bytes(to->dtype, PANEL, to->inputs));
 }
 
-static void pack_panel(const Packing *of, int panel)
+static void pack_panel(const Packing *packing, int panel)
 {
-    const Matrix *to = of->to;
+    const Matrix *to = packing->to;
     const int blocks = blocks_of(to);
     const size_t bytes = gguf_block_bytes(to->dtype);
     clear_panel(to, panel);
     for (int n = 0; n < PANEL && panel * PANEL + n < to->outputs; n++) {
-        const uint8_t *row = of->blocks + of->order[panel * PANEL + n] * blocks * bytes;
+        const uint8_t *row = packing->blocks + packing->order[panel * PANEL + n] * blocks * bytes;
         for (int number = 0; number < blocks; number++)
             pack_block(to, panel, n, number, row + number * bytes);
     }
 }
 
-static void pack_some(Team *team, int thread, void *of_packing)
+static void pack_some(Team *team, int thread, void *arg)
 {
-    const Packing *of = of_packing;
+    const Packing *packing = arg;
     (void)thread;
-    for (int panel; (panel = team_take(team, ceil_div(of->to->outputs, PANEL))) >= 0;)
-        pack_panel(of, panel);
+    for (int panel; (panel = team_take(team, ceil_div(packing->to->outputs, PANEL))) >= 0;)
+        pack_panel(packing, panel);
 }
 
 void gguf_pack(const Matrix *to, const uint8_t *blocks, const int64_t *order, int threads)
 {
-    Packing of = {to, blocks, order};
-    team_run(threads, pack_some, &of);
+    Packing packing = {to, blocks, order};
+    team_run(threads, pack_some, &packing);
 }
 
 /* Write the mean squares of rows. */
@@ -161,28 +162,28 @@ static inline float value_of(int dtype, int code, GroupScales scales, int n)
     return scales.scale[n] * integer_of(dtype, code) - scales.min[n];
 }
 
-void gguf_row(const Matrix *of, int panel, int n, float *row)
+void gguf_row(const Matrix *matrix, int panel, int n, float *row)
 {
-    const int dtype = of->dtype;
-    for (int first = 0; first < of->inputs; first += HALF) {
+    const int dtype = matrix->dtype;
+    for (int first = 0; first < matrix->inputs; first += HALF) {
         const int group = first / GROUP;
-        const GroupScales scales = gguf_scales(dtype, scales_at(of, panel), group, first / HALF % 2);
-        const uint8_t *codes = group_at(of, panel, group);
-        for (int k = first; k < first + HALF && k < of->inputs; k += QUAD) {
+        const GroupScales scales = gguf_scales(dtype, scales_at(matrix, panel), group, first / HALF % 2);
+        const uint8_t *codes = group_at(matrix, panel, group);
+        for (int k = first; k < first + HALF && k < matrix->inputs; k += QUAD) {
             uint32_t quad;
             read_quad(&quad, codes, BITS[dtype], k % GROUP / QUAD, n, 1);
-            for (int i = 0; i < QUAD && k + i < of->inputs; i++)
+            for (int i = 0; i < QUAD && k + i < matrix->inputs; i++)
                 row[k + i] = value_of(dtype, code_of(quad, i), scales, n);
         }
     }
 }
 
-void gguf_tile(Tile tile, const Matrix *of, int panel, int group)
+void gguf_tile(Tile tile, const Matrix *matrix, int panel, int group)
 {
-    const int dtype = of->dtype;
-    const uint8_t *codes = group_at(of, panel, group);
+    const int dtype = matrix->dtype;
+    const uint8_t *codes = group_at(matrix, panel, group);
     for (int first = 0; first < GROUP; first += HALF) {
-        const GroupScales scales = gguf_scales(dtype, scales_at(of, panel), group, first / HALF);
+        const GroupScales scales = gguf_scales(dtype, scales_at(matrix, panel), group, first / HALF);
         for (int k = first; k < first + HALF; k += QUAD) {
             uint32_t quads[PANEL];
             read_quad(quads, codes, BITS[dtype], k / QUAD, 0, PANEL);

@@ -14,9 +14,9 @@ void gguf_pack(const Matrix *to, const uint8_t *blocks, const int64_t *order, in
 void gguf_quantize(const Matrix *to, int panel, const Rows *rows, const float *importance);
 
 /* The values of output n of a panel, (inputs,). */
-void gguf_row(const Matrix *of, int panel, int n, float *row);
+void gguf_row(const Matrix *matrix, int panel, int n, float *row);
 
 /* The values of a group of a panel. */
-void gguf_tile(Tile tile, const Matrix *of, int panel, int group);
+void gguf_tile(Tile tile, const Matrix *matrix, int panel, int group);
 
 #endif

@@ -26,48 +26,48 @@ static inline Floats scaled(Bytes integers, int zero, const uint16_t factors[PAN
     return floats_times(signed_integers, floats_of_halves(factors));
 }
 
-static inline GroupScales scales_q2_k(const ScalesQ2K *of, int half)
+static inline GroupScales scales_q2_k(const ScalesQ2K *scales, int half)
 {
-    const Bytes both = bytes_load(of->nibbles[half]);
-    return (GroupScales){scaled(both & 15, 0, of->scale), scaled(both >> 4, 0, of->min)};
+    const Bytes both = bytes_load(scales->nibbles[half]);
+    return (GroupScales){scaled(both & 15, 0, scales->scale), scaled(both >> 4, 0, scales->min)};
 }
 
-static inline GroupScales scales_q3_k(const ScalesQ3K *of, int half)
+static inline GroupScales scales_q3_k(const ScalesQ3K *scales, int half)
 {
-    const Bytes both = bytes_load(of->six_bits[half % 8]), highs = bytes_load(of->six_bits[8 + half % 4]);
+    const Bytes both = bytes_load(scales->six_bits[half % 8]), highs = bytes_load(scales->six_bits[8 + half % 4]);
     const Bytes low = half < 8 ? both & 15 : both >> 4;
-    return (GroupScales){.scale = scaled(low | (highs >> half / 4 * 2 & 3) << 4, 32, of->scale)};
+    return (GroupScales){.scale = scaled(low | (highs >> half / 4 * 2 & 3) << 4, 32, scales->scale)};
 }
 
-static inline GroupScales scales_q4_k(const ScalesQ4K *of, int group)
+static inline GroupScales scales_q4_k(const ScalesQ4K *scales, int group)
 {
     const int later = group >= 4;
-    const Bytes both = bytes_load(of->six_bits[group + 4]);
-    const Bytes scale_bits = bytes_load(of->six_bits[later ? group - 4 : group]);
-    const Bytes min_bits = bytes_load(of->six_bits[later ? group : group + 4]);
+    const Bytes both = bytes_load(scales->six_bits[group + 4]);
+    const Bytes scale_bits = bytes_load(scales->six_bits[later ? group - 4 : group]);
+    const Bytes min_bits = bytes_load(scales->six_bits[later ? group : group + 4]);
     const Bytes scale = later ? (both & 15) | scale_bits >> 6 << 4 : scale_bits & 63;
     const Bytes min = later ? both >> 4 | min_bits >> 6 << 4 : min_bits & 63;
-    return (GroupScales){scaled(scale, 0, of->scale), scaled(min, 0, of->min)};
+    return (GroupScales){scaled(scale, 0, scales->scale), scaled(min, 0, scales->min)};
 }
 
-static inline GroupScales scales_q6_k(const ScalesQ6K *of, int half)
+static inline GroupScales scales_q6_k(const ScalesQ6K *scales, int half)
 {
-    return (GroupScales){.scale = scaled(bytes_load(of->halves[half]) ^ 128, 128, of->scale)};
+    return (GroupScales){.scale = scaled(bytes_load(scales->halves[half]) ^ 128, 128, scales->scale)};
 }
 
-static inline GroupScales scales_iq4_xs(const ScalesIQ4XS *of, int group)
+static inline GroupScales scales_iq4_xs(const ScalesIQ4XS *scales, int group)
 {
-    const Bytes low = bytes_load(of->low[group / 2]) >> group % 2 * 4 & 15;
-    const Bytes high = bytes_load(of->high[group / 4]) >> group % 4 * 2 & 3;
-    return (GroupScales){.scale = scaled(low | high << 4, 32, of->scale)};
+    const Bytes low = bytes_load(scales->low[group / 2]) >> group % 2 * 4 & 15;
+    const Bytes high = bytes_load(scales->high[group / 4]) >> group % 4 * 2 & 3;
+    return (GroupScales){.scale = scaled(low | high << 4, 32, scales->scale)};
 }
 
 /* 2 to the power exponent - 128, as bfloat16; the two least powers are subnormal. */
-static inline GroupScales scales_mxfp4(const ScalesMXFP4 *of)
+static inline GroupScales scales_mxfp4(const ScalesMXFP4 *scales)
 {
     enum { FRACTION = 7, LEAST = 1 << 5 };
     typedef int16_t Bfloats __attribute__((vector_size(2 * PANEL)));
-    const Bfloats exponent = __builtin_convertvector(bytes_load(of->exponent), Bfloats), subnormal = exponent < 2;
+    const Bfloats exponent = __builtin_convertvector(bytes_load(scales->exponent), Bfloats), subnormal = exponent < 2;
     const Bfloats powers = (subnormal & LEAST << exponent) | (~subnormal & (exponent - 1) << FRACTION);
     return (GroupScales){.scale = floats_of_bfloats((const uint16_t *)&powers)};
 }

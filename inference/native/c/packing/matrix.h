@@ -33,9 +33,9 @@ void matrix_pack(const Matrix *to, const void *rows, int dtype, int64_t stride, 
                  const float *importance, int threads);
 
 /* The reverse: write the dequantized rows [first, end), rounded to the dtype. */
-void matrix_unpack(const Matrix *of, void *rows, int dtype, int64_t stride, int first, int end, int threads);
+void matrix_unpack(const Matrix *matrix, void *rows, int dtype, int64_t stride, int first, int end, int threads);
 
 /* Write the dequantized row `output` of the matrix, (inputs,), for example to look up an embedding. */
-void matrix_row(const Matrix *of, int output, float *row);
+void matrix_row(const Matrix *matrix, int output, float *row);
 
 #endif

@@ -65,23 +65,23 @@ typedef struct Packing {
     const float *importance;
 } Packing;
 
-static void pack_some(Team *team, int thread, void *of_packing)
+static void pack_some(Team *team, int thread, void *arg)
 {
-    const Packing *of = of_packing;
-    const int all = of->end - of->first;
+    const Packing *packing = arg;
+    const int all = packing->end - packing->first;
     (void)thread;
     for (int task; (task = team_take(team, ceil_div(all, PANEL))) >= 0;) {
         const int row = task * PANEL;
-        Rows panel = of->rows;
+        Rows panel = packing->rows;
         panel.values = (const char *)panel.values + row * panel.stride * dtype_bytes(panel.dtype);
         panel.count = all - row < PANEL ? all - row : PANEL;
-        pack_panel(of->to, (of->first + row) / PANEL, &panel, of->importance);
+        pack_panel(packing->to, (packing->first + row) / PANEL, &panel, packing->importance);
     }
 }
 
 void matrix_pack(const Matrix *to, const void *rows, int dtype, int64_t stride, int first, int end,
                  const float *importance, int threads)
 {
-    Packing of = {to, {rows, dtype, stride, 0, to->inputs}, first, end, importance};
-    team_run(threads, pack_some, &of);
+    Packing packing = {to, {rows, dtype, stride, 0, to->inputs}, first, end, importance};
+    team_run(threads, pack_some, &packing);
 }

@@ -8,7 +8,7 @@
 #include "thread_team.h"
 
 typedef struct Unpacking {
-    const Matrix *of;
+    const Matrix *matrix;
     char *to;
     int dtype;
     int64_t stride;
@@ -48,18 +48,18 @@ static void read_int4(Tile tile, const uint8_t *values, const uint16_t *scales)
             tile[k][n] = int4_at(values, k, n) * bfloat_read(scales[n]);
 }
 
-static void read_tile(Tile tile, const Matrix *of, int panel, int group)
+static void read_tile(Tile tile, const Matrix *matrix, int panel, int group)
 {
-    const int groups = of->padded / GROUP;
+    const int groups = matrix->padded / GROUP;
     const size_t place = (size_t)panel * groups + group;
-    const uint8_t *values = (const uint8_t *)of->values;
-    switch (of->dtype) {
+    const uint8_t *values = (const uint8_t *)matrix->values;
+    switch (matrix->dtype) {
     case F32: read_f32(tile, (const float *)values + place * TILE); break;
     case BF16: read_bf16(tile, (const uint16_t *)values + place * TILE); break;
     case F16: read_f16(tile, (const uint16_t *)values + place * TILE); break;
-    case INT8: read_int8(tile, values + place * TILE, (const float *)of->scales + panel * PANEL); break;
-    case INT4: read_int4(tile, values + place * TILE / 2, (const uint16_t *)of->scales + place * PANEL); break;
-    default: gguf_tile(tile, of, panel, group);
+    case INT8: read_int8(tile, values + place * TILE, (const float *)matrix->scales + panel * PANEL); break;
+    case INT4: read_int4(tile, values + place * TILE / 2, (const uint16_t *)matrix->scales + place * PANEL); break;
+    default: gguf_tile(tile, matrix, panel, group);
     }
 }
 
@@ -75,69 +75,70 @@ static void write_row(void *to, int dtype, Tile tile, int n, int inputs)
 }
 
 /* Rows of a BF16 panel in BF16 again: the bits of two inputs at a time, without a detour through floats. */
-static void copy_bf16_panel(const Unpacking *as, int row, int count)
+static void copy_bf16_panel(const Unpacking *unpacking, int row, int count)
 {
-    const Matrix *of = as->of;
-    const uint16_t *panel = (const uint16_t *)of->values + (size_t)row * of->padded;
-    uint16_t *to = (uint16_t *)as->to + (row - as->first) * as->stride;
-    for (int n = 0; n < count; n++, to += as->stride) {
+    const Matrix *matrix = unpacking->matrix;
+    const uint16_t *panel = (const uint16_t *)matrix->values + (size_t)row * matrix->padded;
+    uint16_t *to = (uint16_t *)unpacking->to + (row - unpacking->first) * unpacking->stride;
+    for (int n = 0; n < count; n++, to += unpacking->stride) {
         const uint16_t *pairs = panel + 2 * n;
-        for (int k = 0; k + 1 < of->inputs; k += 2)
+        for (int k = 0; k + 1 < matrix->inputs; k += 2)
             memcpy(to + k, pairs + k * PANEL, 2 * sizeof *to);
-        if (of->inputs % 2)
-            to[of->inputs - 1] = pairs[(of->inputs - 1) * PANEL];
+        if (matrix->inputs % 2)
+            to[matrix->inputs - 1] = pairs[(matrix->inputs - 1) * PANEL];
     }
 }
 
-static void unpack_panel(const Unpacking *as, int row, int count)
+static void unpack_panel(const Unpacking *unpacking, int row, int count)
 {
     Tile tile;
-    const Matrix *of = as->of;
-    const size_t size = dtype_bytes(as->dtype);
-    if (of->dtype == BF16 && as->dtype == BF16) {
-        copy_bf16_panel(as, row, count);
+    const Matrix *matrix = unpacking->matrix;
+    const size_t size = dtype_bytes(unpacking->dtype);
+    char *to = unpacking->to + (row - unpacking->first) * unpacking->stride * size;
+    if (matrix->dtype == BF16 && unpacking->dtype == BF16) {
+        copy_bf16_panel(unpacking, row, count);
         return;
     }
-    for (int input = 0; input < of->inputs; input += GROUP) {
-        const int inputs = of->inputs - input < GROUP ? of->inputs - input : GROUP;
-        read_tile(tile, of, row / PANEL, input / GROUP);
+    for (int input = 0; input < matrix->inputs; input += GROUP) {
+        const int inputs = matrix->inputs - input < GROUP ? matrix->inputs - input : GROUP;
+        read_tile(tile, matrix, row / PANEL, input / GROUP);
         for (int n = 0; n < count; n++)
-            write_row(as->to + ((row + n - as->first) * as->stride + input) * size, as->dtype, tile, n, inputs);
+            write_row(to + (n * unpacking->stride + input) * size, unpacking->dtype, tile, n, inputs);
     }
 }
 
-static void unpack_some(Team *team, int thread, void *of_unpacking)
+static void unpack_some(Team *team, int thread, void *arg)
 {
-    const Unpacking *as = of_unpacking;
+    const Unpacking *unpacking = arg;
     (void)thread;
-    for (int task; (task = team_take(team, ceil_div(as->end - as->first, PANEL))) >= 0;) {
-        const int row = as->first + task * PANEL;
-        unpack_panel(as, row, as->end - row < PANEL ? as->end - row : PANEL);
+    for (int task; (task = team_take(team, ceil_div(unpacking->end - unpacking->first, PANEL))) >= 0;) {
+        const int row = unpacking->first + task * PANEL;
+        unpack_panel(unpacking, row, unpacking->end - row < PANEL ? unpacking->end - row : PANEL);
     }
 }
 
-void matrix_unpack(const Matrix *of, void *rows, int dtype, int64_t stride, int first, int end, int threads)
+void matrix_unpack(const Matrix *matrix, void *rows, int dtype, int64_t stride, int first, int end, int threads)
 {
-    Unpacking as = {of, rows, dtype, stride, first, end};
-    team_run(threads, unpack_some, &as);
+    Unpacking unpacking = {matrix, rows, dtype, stride, first, end};
+    team_run(threads, unpack_some, &unpacking);
 }
 
-void matrix_row(const Matrix *of, int output, float *row)
+void matrix_row(const Matrix *matrix, int output, float *row)
 {
-    const int panel = output / PANEL, n = output % PANEL, groups = of->padded / GROUP;
-    const size_t start = (size_t)panel * of->padded * PANEL;
-    const float *floats = (const float *)of->values + start;
-    const uint16_t *halves = (const uint16_t *)of->values + start;
-    const uint8_t *bytes = (const uint8_t *)of->values + start;
-    const uint8_t *nibbles = (const uint8_t *)of->values + start / 2;
-    const float *output_scales = (const float *)of->scales + output;
-    const uint16_t *group_scales = (const uint16_t *)of->scales + (size_t)panel * groups * PANEL + n;
-    if (is_gguf(of->dtype)) {
-        gguf_row(of, panel, n, row);
+    const int panel = output / PANEL, n = output % PANEL, groups = matrix->padded / GROUP;
+    const size_t start = (size_t)panel * matrix->padded * PANEL;
+    const float *floats = (const float *)matrix->values + start;
+    const uint16_t *halves = (const uint16_t *)matrix->values + start;
+    const uint8_t *bytes = (const uint8_t *)matrix->values + start;
+    const uint8_t *nibbles = (const uint8_t *)matrix->values + start / 2;
+    const float *output_scales = (const float *)matrix->scales + output;
+    const uint16_t *group_scales = (const uint16_t *)matrix->scales + (size_t)panel * groups * PANEL + n;
+    if (is_gguf(matrix->dtype)) {
+        gguf_row(matrix, panel, n, row);
         return;
     }
-    for (int k = 0; k < of->inputs; k++) {
-        switch (of->dtype) {
+    for (int k = 0; k < matrix->inputs; k++) {
+        switch (matrix->dtype) {
         case F32: row[k] = floats[k * PANEL + n]; break;
         case BF16: row[k] = bfloat_read(halves[(k / 2 * PANEL + n) * 2 + k % 2]); break;
         case F16: row[k] = half_read(halves[k * PANEL + n]); break;

@@ -22,14 +22,14 @@ typedef struct Logits {
 } Logits;
 
 /* Read SPAN floats of a row from `first` on, padded with -infinity. */
-static inline void logits_read(const Logits *of, int row, int first, float *to)
+static inline void logits_read(const Logits *logits, int row, int first, float *to)
 {
-    const int64_t place = of->where[row] * of->stride + first;
-    const int count = of->width - first < SPAN ? of->width - first : SPAN;
-    if (of->dtype == F32) {
-        memcpy(to, (const float *)of->values + place, count * sizeof(float));
+    const int64_t place = logits->where[row] * logits->stride + first;
+    const int count = logits->width - first < SPAN ? logits->width - first : SPAN;
+    if (logits->dtype == F32) {
+        memcpy(to, (const float *)logits->values + place, count * sizeof(float));
     } else {
-        const uint16_t *from = (const uint16_t *)of->values + place;
+        const uint16_t *from = (const uint16_t *)logits->values + place;
         for (int i = 0; i < count; i++)
             to[i] = bfloat_read(from[i]);
     }
@@ -38,9 +38,9 @@ static inline void logits_read(const Logits *of, int row, int first, float *to)
 }
 
 /* The number of threads to use: each takes a row at a time. */
-static inline int logits_threads(const Logits *of)
+static inline int logits_threads(const Logits *logits)
 {
-    return of->rows < of->threads ? of->rows : of->threads;
+    return logits->rows < logits->threads ? logits->rows : logits->threads;
 }
 
 #endif

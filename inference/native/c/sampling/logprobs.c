@@ -13,13 +13,13 @@ typedef struct Request {
     void *gradients;
 } Request;
 
-static float sum_of_exps(const Logits *of, int row, float largest)
+static float sum_of_exps(const Logits *logits, int row, float largest)
 {
     _Alignas(64) float values[SPAN];
     Lanes sums = {0};
-    for (int first = 0; first < of->width; first += SPAN) {
+    for (int first = 0; first < logits->width; first += SPAN) {
         Lanes span_sums = {0};   /* of their own: a long sum of small numbers would lose bits */
-        logits_read(of, row, first, values);
+        logits_read(logits, row, first, values);
         for (int i = 0; i < SPAN; i += LANES)
             span_sums += lanes_exp(lanes_load(values + i) - largest);
         sums += span_sums;
@@ -27,51 +27,53 @@ static float sum_of_exps(const Logits *of, int row, float largest)
     return lanes_sum(sums);
 }
 
-static float logit_of(const Logits *of, int row, int64_t id)
+static float logit_of(const Logits *logits, int row, int64_t id)
 {
-    const int64_t place = of->where[row] * of->stride + id;
-    return of->dtype == F32 ? ((const float *)of->values)[place] : bfloat_read(((const uint16_t *)of->values)[place]);
+    const int64_t place = logits->where[row] * logits->stride + id;
+    const float *floats = logits->values;
+    const uint16_t *halves = logits->values;
+    return logits->dtype == F32 ? floats[place] : bfloat_read(halves[place]);
 }
 
 /* Store min(SPAN, width - first) values of a row of gradients. */
-static void store_span(const Request *of, int row, int first, const float *values)
+static void store_span(const Request *request, int row, int first, const float *values)
 {
-    const int width = of->logits->width, count = width - first < SPAN ? width - first : SPAN;
+    const int width = request->logits->width, count = width - first < SPAN ? width - first : SPAN;
     const int64_t place = (int64_t)row * width + first;
-    if (of->logits->dtype == F32)
-        memcpy((float *)of->gradients + place, values, count * sizeof(float));
+    if (request->logits->dtype == F32)
+        memcpy((float *)request->gradients + place, values, count * sizeof(float));
     else
-        bfloats_round((uint16_t *)of->gradients + place, values, count);
+        bfloats_round((uint16_t *)request->gradients + place, values, count);
 }
 
 /* 1 - probability for the token itself, -probability for the others. */
-static void write_gradients(const Request *of, int row, float sum)
+static void write_gradients(const Request *request, int row, float sum)
 {
     _Alignas(64) float values[SPAN];
-    const float largest = of->largest[row], scale = -1 / sum;
-    const int64_t id = of->ids[row];
-    for (int first = 0; first < of->logits->width; first += SPAN) {
-        logits_read(of->logits, row, first, values);
+    const float largest = request->largest[row], scale = -1 / sum;
+    const int64_t id = request->ids[row];
+    for (int first = 0; first < request->logits->width; first += SPAN) {
+        logits_read(request->logits, row, first, values);
         for (int i = 0; i < SPAN; i += LANES)
             lanes_store(values + i, lanes_exp(lanes_load(values + i) - largest) * scale);
         if (id >= first && id < first + SPAN)
             values[id - first] += 1;
-        store_span(of, row, first, values);
+        store_span(request, row, first, values);
     }
 }
 
-static void score_row(const Request *of, int row)
+static void score_row(const Request *request, int row)
 {
-    const float largest = of->largest[row];
-    const float sum = isfinite(largest) ? sum_of_exps(of->logits, row, largest) : NAN;
-    of->logprobs[row] = logit_of(of->logits, row, of->ids[row]) - largest - logf(sum);
-    if (of->gradients)
-        write_gradients(of, row, sum);
+    const float largest = request->largest[row];
+    const float sum = isfinite(largest) ? sum_of_exps(request->logits, row, largest) : NAN;
+    request->logprobs[row] = logit_of(request->logits, row, request->ids[row]) - largest - logf(sum);
+    if (request->gradients)
+        write_gradients(request, row, sum);
 }
 
-static void work(Team *team, int thread, void *of)
+static void work(Team *team, int thread, void *arg)
 {
-    const Request *request = of;
+    const Request *request = arg;
     (void)thread;
     for (int row; (row = team_take(team, request->logits->rows)) >= 0;)
         score_row(request, row);

@@ -54,13 +54,13 @@ static int place_of_largest(const float *values)
     return best;
 }
 
-static void find_largest(const Largest *of, int row)
+static void find_largest(const Largest *request, int row)
 {
     _Alignas(64) float values[SPAN];
     float best = -INFINITY;
     int64_t id = 0;
-    for (int first = 0; first < of->logits->width; first += SPAN) {
-        logits_read(of->logits, row, first, values);
+    for (int first = 0; first < request->logits->width; first += SPAN) {
+        logits_read(request->logits, row, first, values);
         if (!are_numbers(values)) {
             best = NAN;
             break;
@@ -71,8 +71,8 @@ static void find_largest(const Largest *of, int row)
             id = first + place;
         }
     }
-    of->best[row] = best;
-    of->ids[row] = id;
+    request->best[row] = best;
+    request->ids[row] = id;
 }
 
 /* How far this score may differ from the one that gumbel.py computes: a few last bits of each term. */
@@ -87,7 +87,7 @@ static float least_of(const TopTwo *top_two)
     return top_two->first - doubt(top_two->first);
 }
 
-static void enter(TopTwo *top_two, int64_t id, float score)
+static void update(TopTwo *top_two, int64_t id, float score)
 {
     if (score > top_two->first) {
         top_two->second = top_two->first;
@@ -114,7 +114,7 @@ static void enter_span(TopTwo *top_two, int first, const float *logits, const fl
     for (int i = 0; i < SPAN; i++)
         if (values[i] + noise_bound(bits[i]) >= least_of(top_two) && logits[i] > -INFINITY &&
             logits[i] / temperature >= cutoff)
-            enter(top_two, first + i, values[i] + noise_of(bits[i]));
+            update(top_two, first + i, values[i] + noise_of(bits[i]));
 }
 
 static int64_t find_winner(const Draw *of, int row)
@@ -142,17 +142,17 @@ static int64_t find_winner(const Draw *of, int row)
     return top_two.id >= 0 && top_two.second >= least_of(&top_two) ? AMBIGUOUS : top_two.id;
 }
 
-static void work_largest(Team *team, int thread, void *of)
+static void work_largest(Team *team, int thread, void *arg)
 {
-    const Largest *request = of;
+    const Largest *request = arg;
     (void)thread;
     for (int row; (row = team_take(team, request->logits->rows)) >= 0;)
         find_largest(request, row);
 }
 
-static void work_winners(Team *team, int thread, void *of)
+static void work_winners(Team *team, int thread, void *arg)
 {
-    const Draw *request = of;
+    const Draw *request = arg;
     (void)thread;
     for (int row; (row = team_take(team, request->logits->rows)) >= 0;)
         request->ids[row] = find_winner(request, row);

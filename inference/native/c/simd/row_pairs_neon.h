@@ -10,11 +10,11 @@
 #include "simd/vectors_neon.h"
 
 /* Two lines of weights: for each pair of outputs, eight bytes of the first and eight of the second. */
-typedef struct { uint8x16_t of[PANEL / 2]; } LinePair;
+typedef struct { uint8x16_t reg[PANEL / 2]; } LinePair;
 
 /* Sums of two rows: for each pair of outputs, both rows' of the first and both rows' of the second. */
-typedef struct { int32x4_t of[PANEL / 2]; } IntPairs;
-typedef struct { float32x4_t of[PANEL / 2]; } FloatPairs;
+typedef struct { int32x4_t reg[PANEL / 2]; } IntPairs;
+typedef struct { float32x4_t reg[PANEL / 2]; } FloatPairs;
 
 #define ZIP(i, first, second) \
     [i] = vreinterpretq_u8_u32(vzip1q_u32(first, second)), [i + 1] = vreinterpretq_u8_u32(vzip2q_u32(first, second))
@@ -34,14 +34,14 @@ static inline uint8x16_t row_pair(const char *inputs, size_t row_bytes)
 static inline IntPairs int_pairs_plus(IntPairs sums, LinePair weights, uint8x16_t inputs)
 {
     for (int i = 0; i < PANEL / 2; i++)
-        sums.of[i] = vusmmlaq_s32(sums.of[i], weights.of[i], vreinterpretq_s8_u8(inputs));
+        sums.reg[i] = vusmmlaq_s32(sums.reg[i], weights.reg[i], vreinterpretq_s8_u8(inputs));
     return sums;
 }
 
 static inline FloatPairs float_pairs_plus(FloatPairs sums, LinePair weights, uint8x16_t inputs)
 {
     for (int i = 0; i < PANEL / 2; i++)
-        sums.of[i] = vbfmmlaq_f32(sums.of[i], vreinterpretq_bf16_u8(weights.of[i]), vreinterpretq_bf16_u8(inputs));
+        sums.reg[i] = vbfmmlaq_f32(sums.reg[i], vreinterpretq_bf16_u8(weights.reg[i]), vreinterpretq_bf16_u8(inputs));
     return sums;
 }
 
@@ -51,16 +51,16 @@ static inline FloatPairs float_pairs(Floats x, Floats y)
                          vzip1q_f32(x.c, y.c), vzip2q_f32(x.c, y.c), vzip1q_f32(x.d, y.d), vzip2q_f32(x.d, y.d)}};
 }
 
-static inline Floats floats_of_first(FloatPairs of)
+static inline Floats floats_of_first(FloatPairs pairs)
 {
-    return (Floats){vuzp1q_f32(of.of[0], of.of[1]), vuzp1q_f32(of.of[2], of.of[3]), vuzp1q_f32(of.of[4], of.of[5]),
-                    vuzp1q_f32(of.of[6], of.of[7])};
+    return (Floats){vuzp1q_f32(pairs.reg[0], pairs.reg[1]), vuzp1q_f32(pairs.reg[2], pairs.reg[3]),
+                    vuzp1q_f32(pairs.reg[4], pairs.reg[5]), vuzp1q_f32(pairs.reg[6], pairs.reg[7])};
 }
 
-static inline Floats floats_of_second(FloatPairs of)
+static inline Floats floats_of_second(FloatPairs pairs)
 {
-    return (Floats){vuzp2q_f32(of.of[0], of.of[1]), vuzp2q_f32(of.of[2], of.of[3]), vuzp2q_f32(of.of[4], of.of[5]),
-                    vuzp2q_f32(of.of[6], of.of[7])};
+    return (Floats){vuzp2q_f32(pairs.reg[0], pairs.reg[1]), vuzp2q_f32(pairs.reg[2], pairs.reg[3]),
+                    vuzp2q_f32(pairs.reg[4], pairs.reg[5]), vuzp2q_f32(pairs.reg[6], pairs.reg[7])};
 }
 
 static inline IntPairs int_pairs(Ints x, Ints y)
@@ -69,16 +69,16 @@ static inline IntPairs int_pairs(Ints x, Ints y)
                        vzip1q_s32(x.c, y.c), vzip2q_s32(x.c, y.c), vzip1q_s32(x.d, y.d), vzip2q_s32(x.d, y.d)}};
 }
 
-static inline Ints ints_of_first(IntPairs of)
+static inline Ints ints_of_first(IntPairs pairs)
 {
-    return (Ints){vuzp1q_s32(of.of[0], of.of[1]), vuzp1q_s32(of.of[2], of.of[3]), vuzp1q_s32(of.of[4], of.of[5]),
-                  vuzp1q_s32(of.of[6], of.of[7])};
+    return (Ints){vuzp1q_s32(pairs.reg[0], pairs.reg[1]), vuzp1q_s32(pairs.reg[2], pairs.reg[3]),
+                  vuzp1q_s32(pairs.reg[4], pairs.reg[5]), vuzp1q_s32(pairs.reg[6], pairs.reg[7])};
 }
 
-static inline Ints ints_of_second(IntPairs of)
+static inline Ints ints_of_second(IntPairs pairs)
 {
-    return (Ints){vuzp2q_s32(of.of[0], of.of[1]), vuzp2q_s32(of.of[2], of.of[3]), vuzp2q_s32(of.of[4], of.of[5]),
-                  vuzp2q_s32(of.of[6], of.of[7])};
+    return (Ints){vuzp2q_s32(pairs.reg[0], pairs.reg[1]), vuzp2q_s32(pairs.reg[2], pairs.reg[3]),
+                  vuzp2q_s32(pairs.reg[4], pairs.reg[5]), vuzp2q_s32(pairs.reg[6], pairs.reg[7])};
 }
 
 #endif

@@ -17,7 +17,7 @@ Activations activations_at(void *memory, unsigned kinds, int rows, int inputs)
     for (int kind = 0; kind < KINDS; kind++) {
         if (!(kinds >> kind & 1))
             continue;
-        activations.of[kind] = inputs_at(at, kind, rows, inputs);
+        activations.inputs[kind] = inputs_at(at, kind, rows, inputs);
         at += inputs_bytes(kind, rows, inputs);
     }
     return activations;
@@ -27,5 +27,5 @@ void activations_write(const Activations *to, int row, int first, const float *f
 {
     for (int kind = 0; kind < KINDS; kind++)
         if (to->kinds >> kind & 1)
-            inputs_write_part(&to->of[kind], row, first, from, count);
+            inputs_write_part(&to->inputs[kind], row, first, from, count);
 }

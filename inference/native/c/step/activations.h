@@ -8,7 +8,7 @@ enum { KINDS = INT8 + 1 };
 
 typedef struct Activations {
     unsigned kinds;             /* bit mask of kind_of */
-    Inputs of[KINDS];           /* by their dtype */
+    Inputs inputs[KINDS];       /* by their dtype */
 } Activations;
 
 /* The bit of the inputs of a matrix of this dtype. */
@@ -18,9 +18,9 @@ static inline unsigned kind_of(int dtype)
 }
 
 /* The activations in the form that the matrix is multiplied with. */
-static inline const Inputs *inputs_for(const Activations *of, const Matrix *matrix)
+static inline const Inputs *inputs_for(const Activations *activations, const Matrix *matrix)
 {
-    return &of->of[INPUT_DTYPE[matrix->dtype]];
+    return &activations->inputs[INPUT_DTYPE[matrix->dtype]];
 }
 
 size_t activations_bytes(unsigned kinds, int rows, int inputs);

@@ -53,13 +53,13 @@ static Range range_of(const Layer *layer, const QueryTile *query_tile, int span)
     return (Range){larger(visible, span * SPAN), smaller(length, (span + 1) * SPAN)};
 }
 
-static void read_queries(Attending *of, const Run *run, int group)
+static void read_queries(Attending *ctx, const Run *run, int group)
 {
-    const int head_dim = of->model->head_dim;
-    of->queries = inputs_at(of->scratch->queries, of->model->dtype, of->rows, head_dim);
-    for (int row = 0; row < of->rows; row++) {
-        const float *states = run->states + (size_t)(of->query_tile->first + row / of->shared) * run->states_stride;
-        inputs_write(&of->queries, row, states + (group * of->shared + row % of->shared) * head_dim, head_dim);
+    const int head_dim = ctx->model->head_dim;
+    ctx->queries = inputs_at(ctx->scratch->queries, ctx->model->dtype, ctx->rows, head_dim);
+    for (int row = 0; row < ctx->rows; row++) {
+        const float *states = run->states + (size_t)(ctx->query_tile->first + row / ctx->shared) * run->states_stride;
+        inputs_write(&ctx->queries, row, states + (group * ctx->shared + row % ctx->shared) * head_dim, head_dim);
     }
 }
 
@@ -82,9 +82,9 @@ static Cached cached(const Run *run, const Layer *layer, const QueryTile *query_
 }
 
 /* The tile that starts at `first`; empty at or behind `end`. */
-static KvTile kv_tile_at(const Cached *of, int first, int end)
+static KvTile kv_tile_at(const Cached *kv, int first, int end)
 {
-    return kv_tile_find(of, first, larger(0, smaller(KV_TILE, end - first)));
+    return kv_tile_find(kv, first, larger(0, smaller(KV_TILE, end - first)));
 }
 
 /* A work item and a group: number item × groups + group. */
@@ -107,9 +107,9 @@ static KvTile first_tile(const Run *run, const Layer *layer, int number)
     if (number < 0)
         return (KvTile){0};
     const Place place = place_of(run, number);
-    const Cached of = cached(run, layer, place.query_tile, place.group);
+    const Cached kv = cached(run, layer, place.query_tile, place.group);
     const Range range = range_of(layer, place.query_tile, place.item->span);
-    return kv_tile_at(&of, range.first, range.end);
+    return kv_tile_at(&kv, range.first, range.end);
 }
 
 static Attending attending(const Run *run, const Layer *layer, const Scratch *scratch, const Place *place)
@@ -117,7 +117,7 @@ static Attending attending(const Run *run, const Layer *layer, const Scratch *sc
     const QueryTile *query_tile = place->query_tile;
     const int shared = run->model->num_heads / run->model->num_kv_heads;
     const Range range = range_of(layer, query_tile, place->item->span);
-    Attending of = {
+    Attending ctx = {
         .model = run->model,
         .layer = layer,
         .scratch = scratch,
@@ -127,20 +127,20 @@ static Attending attending(const Run *run, const Layer *layer, const Scratch *sc
         .cached = cached(run, layer, query_tile, place->group),
         .end = range.end,
     };
-    of.kv_tile = kv_tile_at(&of.cached, range.first, range.end);
-    read_queries(&of, run, place->group);
-    return of;
+    ctx.kv_tile = kv_tile_at(&ctx.cached, range.first, range.end);
+    read_queries(&ctx, run, place->group);
+    return ctx;
 }
 
 /* Turn the products of rows [row, end) with the keys from position `first` on into softmax weights, and rescale the
  * sums so far. */
-static void weigh(const Attending *of, const OnlineSoftmax *softmax, const Inputs *weights, int first, int row, int end)
+static void weigh(const Attending *ctx, const OnlineSoftmax *softmax, const Inputs *weights, int first, int row, int end)
 {
-    const Model *model = of->model;
-    float *products = of->scratch->scores;
+    const Model *model = ctx->model;
+    float *products = ctx->scratch->scores;
     for (; row < end; row++, products += KV_TILE) {
-        const int position = of->query_tile->position + row / of->shared;
-        const int from = visible_from(of->layer, position) - first, to = position + 1 - first;
+        const int position = ctx->query_tile->position + row / ctx->shared;
+        const int from = visible_from(ctx->layer, position) - first, to = position + 1 - first;
         const ScoreMask mask = {from, to, model->scale, model->attn_logit_softcap};
         softmax_scale(softmax, row, softmax_weigh(softmax, row, products, weights->padded, mask));
         inputs_write(weights, row, products, weights->padded);
@@ -148,17 +148,17 @@ static void weigh(const Attending *of, const OnlineSoftmax *softmax, const Input
 }
 
 /* Takes SCORED rows at a time: their scores stay in the L1 cache. */
-static void attend_kv_tile(const Attending *of, const OnlineSoftmax *softmax, int first, const KvTile *kv_tile,
+static void attend_kv_tile(const Attending *ctx, const OnlineSoftmax *softmax, int first, const KvTile *kv_tile,
                            const KvTile *next)
 {
-    const Scratch *scratch = of->scratch;
-    const Matrix keys = kv_tile_keys(scratch->keys, &of->cached, kv_tile, next);
-    const Matrix values = kv_tile_values(scratch->values, &of->cached, kv_tile, next);
-    const Inputs weights = inputs_at(scratch->weights, of->model->dtype, of->rows, kv_tile->count);
-    for (int row = 0; row < of->rows; row += SCORED) {
-        const int end = smaller(row + SCORED, of->rows);
+    const Scratch *scratch = ctx->scratch;
+    const Matrix keys = kv_tile_keys(scratch->keys, &ctx->cached, kv_tile, next);
+    const Matrix values = kv_tile_values(scratch->values, &ctx->cached, kv_tile, next);
+    const Inputs weights = inputs_at(scratch->weights, ctx->model->dtype, ctx->rows, kv_tile->count);
+    for (int row = 0; row < ctx->rows; row += SCORED) {
+        const int end = smaller(row + SCORED, ctx->rows);
         const GemmTask scores = {
-            .weight = &keys, .rows = &of->queries, .first = row, .end = end,
+            .weight = &keys, .rows = &ctx->queries, .first = row, .end = end,
             .panels = keys.outputs / PANEL, .out = scratch->scores, .stride = KV_TILE,
         };
         const GemmTask sums = {
@@ -166,20 +166,20 @@ static void attend_kv_tile(const Attending *of, const OnlineSoftmax *softmax, in
             .out = softmax->sums + (size_t)row * softmax->width, .stride = softmax->width, .adds = 1,
         };
         multiply(&scores);
-        weigh(of, softmax, &weights, first, row, end);
+        weigh(ctx, softmax, &weights, first, row, end);
         multiply(&sums);
     }
 }
 
-static void attend_span(Attending *of, const OnlineSoftmax *softmax, int span)
+static void attend_span(Attending *ctx, const OnlineSoftmax *softmax, int span)
 {
-    const Range range = range_of(of->layer, of->query_tile, span);
+    const Range range = range_of(ctx->layer, ctx->query_tile, span);
     softmax_clear(softmax);
     for (int first = range.first; first < range.end; first += KV_TILE) {
         const int next = first + KV_TILE;
-        const KvTile kv_tile = of->kv_tile;
-        of->kv_tile = next < of->end ? kv_tile_at(&of->cached, next, of->end) : of->after;
-        attend_kv_tile(of, softmax, first, &kv_tile, &of->kv_tile);
+        const KvTile kv_tile = ctx->kv_tile;
+        ctx->kv_tile = next < ctx->end ? kv_tile_at(&ctx->cached, next, ctx->end) : ctx->after;
+        attend_kv_tile(ctx, softmax, first, &kv_tile, &ctx->kv_tile);
     }
 }
 
@@ -197,17 +197,17 @@ static void write_mixed(const Run *run, const QueryTile *query_tile, int group, 
     }
 }
 
-static void attend_all(const Run *run, Attending *of, int group)
+static void attend_all(const Run *run, Attending *ctx, int group)
 {
-    OnlineSoftmax sum = of->scratch->sum, more = of->scratch->span;
-    sum.rows = more.rows = of->rows;
-    int span = first_span(of->layer, of->query_tile);
-    attend_span(of, &sum, span);
-    while (++span * SPAN < query_tile_length(of->query_tile)) {
-        attend_span(of, &more, span);
+    OnlineSoftmax sum = ctx->scratch->sum, more = ctx->scratch->span;
+    sum.rows = more.rows = ctx->rows;
+    int span = first_span(ctx->layer, ctx->query_tile);
+    attend_span(ctx, &sum, span);
+    while (++span * SPAN < query_tile_length(ctx->query_tile)) {
+        attend_span(ctx, &more, span);
         softmax_merge(&sum, &more);
     }
-    write_mixed(run, of->query_tile, group, &sum);
+    write_mixed(run, ctx->query_tile, group, &sum);
 }
 
 /* Merge the spans of a query tile, once all are computed. */
@@ -230,16 +230,16 @@ static void join_spans(const Run *run, const Layer *layer, const QueryTile *quer
 static void attend(const Run *run, const Layer *layer, const Scratch *scratch, int number, int next, int is_fetched)
 {
     const Place place = place_of(run, number);
-    Attending of = attending(run, layer, scratch, &place);
-    of.after = first_tile(run, layer, next);
+    Attending ctx = attending(run, layer, scratch, &place);
+    ctx.after = first_tile(run, layer, next);
     if (!is_fetched)
-        kv_tile_fetch(&of.cached, &of.kv_tile);
+        kv_tile_fetch(&ctx.cached, &ctx.kv_tile);
     if (place.item->span == ALL) {
-        attend_all(run, &of, place.group);
+        attend_all(run, &ctx, place.group);
     } else {
         OnlineSoftmax softmax = run_partial(run, number / run->model->num_kv_heads, place.group);
-        softmax.rows = of.rows;
-        attend_span(&of, &softmax, place.item->span);
+        softmax.rows = ctx.rows;
+        attend_span(&ctx, &softmax, place.item->span);
     }
 }
 

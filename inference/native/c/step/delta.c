@@ -10,33 +10,33 @@ typedef struct Rows {
     int first, end;
 } Rows;
 
-static const Delta *delta_of(const AdapterSpan *span, DeltaOf of)
+static const Delta *delta_of(const AdapterSpan *span, DeltaOf target)
 {
-    const Delta *delta = of.which == HEAD_DELTA ? span->head : &span->layers[of.layer].of[of.which];
+    const Delta *delta = target.which == HEAD_DELTA ? span->head : &span->layers[target.layer].delta[target.which];
     return delta && (delta->b || delta->factor || delta->shift) ? delta : NULL;
 }
 
 /* The rows of a span among those of the product, within [first, end). The rows of a product are the step's tokens, those
  * that the last layer outputs, or those with logits. */
-static Rows rows_of(const Run *run, const AdapterSpan *span, DeltaOf of, int first, int end)
+static Rows rows_of(const Run *run, const AdapterSpan *span, DeltaOf target, int first, int end)
 {
     Rows rows = {span->first, span->end};
-    if (of.which == HEAD_DELTA)
+    if (target.which == HEAD_DELTA)
         rows = (Rows){span->logits_first, span->logits_end};
-    else if (of.rows != run->step->tokens)
-        rows = (Rows){run_row(run, of.layer, span->first), run_row(run, of.layer, span->end)};
+    else if (target.rows != run->step->tokens)
+        rows = (Rows){run_row(run, target.layer, span->first), run_row(run, target.layer, span->end)};
     return (Rows){rows.first > first ? rows.first : first, rows.end < end ? rows.end : end};
 }
 
-void deltas_project(const Run *run, Team *team, const Activations *inputs, DeltaOf of, int count)
+void deltas_project(const Run *run, Team *team, const Activations *inputs, DeltaOf target, int count)
 {
-    const int spans = run->step->num_spans, blocks = ceil_div(of.rows, run->block);
+    const int spans = run->step->num_spans, blocks = ceil_div(target.rows, run->block);
     int task;
     while ((task = team_take(team, count * blocks * spans)) >= 0) {
         const AdapterSpan *span = &run->step->spans[task % spans];
         const int block = task / spans % blocks, place = task / spans / blocks;
-        const Delta *delta = delta_of(span, (DeltaOf){of.which + place, of.layer, of.rows});
-        const Rows rows = rows_of(run, span, of, block * run->block, (block + 1) * run->block);
+        const Delta *delta = delta_of(span, (DeltaOf){target.which + place, target.layer, target.rows});
+        const Rows rows = rows_of(run, span, target, block * run->block, (block + 1) * run->block);
         if (delta && delta->b && rows.first < rows.end)
             multiply(&(GemmTask){
                 .weight = &delta->a,
@@ -81,11 +81,11 @@ static inline __attribute__((always_inline)) void change_panel(const Run *run, c
         lanes_store(out + r * stride, sums[r]);
 }
 
-void deltas_add(const Run *run, DeltaOf of, int place, const GemmTask *task)
+void deltas_add(const Run *run, DeltaOf target, int place, const GemmTask *task)
 {
     for (int i = 0; i < run->step->num_spans; i++) {
-        const Delta *delta = delta_of(&run->step->spans[i], of);
-        const Rows rows = rows_of(run, &run->step->spans[i], of, task->first, task->end);
+        const Delta *delta = delta_of(&run->step->spans[i], target);
+        const Rows rows = rows_of(run, &run->step->spans[i], target, task->first, task->end);
         if (!delta)
             continue;
         for (int panel = task->panel; panel < task->panels; panel++) {

@@ -15,10 +15,10 @@ enum { HEAD_DELTA = DELTAS };
 
 /* A phase of the team: the low-rank outputs of `inputs` for product number `place` and the `count` - 1 after it, whose
  * numbers of LayerDeltas follow each other. */
-void deltas_project(const Run *run, Team *team, const Activations *inputs, DeltaOf of, int count);
+void deltas_project(const Run *run, Team *team, const Activations *inputs, DeltaOf target, int count);
 
 /* Change rows [first, end) × panels [panel, panels) of the product at place `place` of its phase. `out`: as in
  * GemmTask. */
-void deltas_add(const Run *run, DeltaOf of, int place, const GemmTask *task);
+void deltas_add(const Run *run, DeltaOf target, int place, const GemmTask *task);
 
 #endif

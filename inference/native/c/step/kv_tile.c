@@ -24,30 +24,30 @@ size_t kv_tile_bytes(int dtype, int head_dim)
     return keys > values ? keys : values;
 }
 
-KvTile kv_tile_find(const Cached *of, int first, int count)
+KvTile kv_tile_find(const Cached *kv, int first, int count)
 {
     KvTile kv_tile = {.count = count};
-    const int64_t *page = of->pages + first / of->page;
-    for (int i = 0, at = first % of->page; i < count; at = 0, page++)
-        for (; at < of->page && i < count; at++, i++)
-            kv_tile.places[i] = (*page * of->page + at) * (ptrdiff_t)of->token_bytes + (ptrdiff_t)of->head;
+    const int64_t *page = kv->pages + first / kv->page;
+    for (int i = 0, at = first % kv->page; i < count; at = 0, page++)
+        for (; at < kv->page && i < count; at++, i++)
+            kv_tile.places[i] = (*page * kv->page + at) * (ptrdiff_t)kv->token_bytes + (ptrdiff_t)kv->head;
     for (int i = count; i < KV_TILE; i++)
         kv_tile.places[i] = NONE;
     return kv_tile;
 }
 
 /* Prefetch tokens [first, end) of the keys or the values. */
-INLINE void fetch(const Cached *of, const char *data, const KvTile *kv_tile, int first, int end)
+INLINE void fetch(const Cached *kv, const char *data, const KvTile *kv_tile, int first, int end)
 {
     for (int i = first; i < end && i < kv_tile->count; i++)
-        for (size_t at = 0; at < of->head_bytes; at += CACHE_LINE)
+        for (size_t at = 0; at < kv->head_bytes; at += CACHE_LINE)
             __builtin_prefetch(data + kv_tile->places[i] + at, 0, PREFETCH_LOCALITY);
 }
 
-void kv_tile_fetch(const Cached *of, const KvTile *kv_tile)
+void kv_tile_fetch(const Cached *kv, const KvTile *kv_tile)
 {
-    fetch(of, of->keys, kv_tile, 0, kv_tile->count);
-    fetch(of, of->values, kv_tile, 0, kv_tile->count);
+    fetch(kv, kv->keys, kv_tile, 0, kv_tile->count);
+    fetch(kv, kv->values, kv_tile, 0, kv_tile->count);
 }
 
 INLINE const char *head_at(const char *data, ptrdiff_t place, const int is_full)
@@ -101,15 +101,15 @@ static inline void turn(Words square[SIDE])
 }
 
 /* Write half a panel: SIDE tokens, all words of the head. */
-INLINE void turn_heads(char *to, const Cached *of, const ptrdiff_t places[SIDE], int padded_bytes, const int in_blocks,
+INLINE void turn_heads(char *to, const Cached *kv, const ptrdiff_t places[SIDE], int padded_bytes, const int in_blocks,
                        const int is_full)
 {
     for (int at = 0; at < padded_bytes; at += sizeof(Words)) {
         Words square[SIDE];
         for (int i = 0; i < SIDE; i++) {
-            const char *head = head_at(of->keys, places[i], is_full);
-            square[i] = in_blocks ? words_of_blocks(head, at, of->dtype)
-                                  : words_at(head, at, (int)of->head_bytes, is_full);
+            const char *head = head_at(kv->keys, places[i], is_full);
+            square[i] = in_blocks ? words_of_blocks(head, at, kv->dtype)
+                                  : words_at(head, at, (int)kv->head_bytes, is_full);
         }
         turn(square);
         for (int i = 0; i < SIDE; i++)
@@ -118,9 +118,9 @@ INLINE void turn_heads(char *to, const Cached *of, const ptrdiff_t places[SIDE],
 }
 
 /* `own`: unlike *of, its members cannot change with what is written to `memory`. */
-Matrix kv_tile_keys(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next)
+Matrix kv_tile_keys(void *memory, const Cached *kv, const KvTile *kv_tile, const KvTile *next)
 {
-    const Cached own = *of;
+    const Cached own = *kv;
     const int size = dtype_bytes(own.dtype), padded = round_up(own.head_dim, GROUP);
     const int outputs = round_up(kv_tile->count, PANEL), is_whole_head = (int)own.head_bytes == padded * size;
     for (int token = 0; token < outputs; token += SIDE) {
@@ -163,54 +163,54 @@ INLINE WordLanes halves_at(const char *head, int value, int width, const int in_
 }
 
 /* Prefetch the cache line of the token's values that begins with `value`, if one does. */
-INLINE void fetch_value(const Cached *of, const KvTile *next, int token, int value, const int in_blocks)
+INLINE void fetch_value(const Cached *kv, const KvTile *next, int token, int value, const int in_blocks)
 {
-    const int at = in_blocks ? value : value * dtype_bytes(of->dtype);
+    const int at = in_blocks ? value : value * dtype_bytes(kv->dtype);
     if (at % CACHE_LINE == 0 && token < next->count)
-        __builtin_prefetch(of->values + next->places[token] + at, 0, PREFETCH_LOCALITY);
+        __builtin_prefetch(kv->values + next->places[token] + at, 0, PREFETCH_LOCALITY);
 }
 
 /* Write a panel of values; `tokens` is a multiple of GROUP. */
-INLINE void lay_floats(char *to, const Cached *of, const KvTile *kv_tile, int tokens, int value,
+INLINE void lay_floats(char *to, const Cached *kv, const KvTile *kv_tile, int tokens, int value,
                               const KvTile *next, const int in_blocks)
 {
     for (int i = 0; i < tokens; i++) {
-        fetch_value(of, next, i, value, in_blocks);
-        const char *head = head_at(of->values, kv_tile->places[i], 0);
-        lanes_store((float *)to + i * LANES, floats_at(head, value, of->head_dim, in_blocks));
+        fetch_value(kv, next, i, value, in_blocks);
+        const char *head = head_at(kv->values, kv_tile->places[i], 0);
+        lanes_store((float *)to + i * LANES, floats_at(head, value, kv->head_dim, in_blocks));
     }
 }
 
 /* Lay tokens [first, end) of a panel; both are even. */
-INLINE void lay_pairs(char *to, const Cached *of, const KvTile *kv_tile, int first, int end, int value,
+INLINE void lay_pairs(char *to, const Cached *kv, const KvTile *kv_tile, int first, int end, int value,
                       const KvTile *next, const int in_blocks, const int is_full)
 {
     for (int i = first; i < end; i += 2) {
-        fetch_value(of, next, i, value, in_blocks);
-        fetch_value(of, next, i + 1, value, in_blocks);
-        const char *even = head_at(of->values, kv_tile->places[i], is_full);
-        const char *odd = head_at(of->values, kv_tile->places[i + 1], is_full);
-        const WordLanes both = halves_at(even, value, of->head_dim, in_blocks, is_full)
-                               | halves_at(odd, value, of->head_dim, in_blocks, is_full) << 16;
+        fetch_value(kv, next, i, value, in_blocks);
+        fetch_value(kv, next, i + 1, value, in_blocks);
+        const char *even = head_at(kv->values, kv_tile->places[i], is_full);
+        const char *odd = head_at(kv->values, kv_tile->places[i + 1], is_full);
+        const WordLanes both = halves_at(even, value, kv->head_dim, in_blocks, is_full)
+                               | halves_at(odd, value, kv->head_dim, in_blocks, is_full) << 16;
         memcpy(to + i / 2 * sizeof both, &both, sizeof both);
     }
 }
 
-INLINE void lay_panel(char *to, const Cached *of, const KvTile *kv_tile, int tokens, int value,
+INLINE void lay_panel(char *to, const Cached *kv, const KvTile *kv_tile, int tokens, int value,
                              const KvTile *next, const int in_blocks)
 {
-    const int num_full = in_blocks || value + LANES > of->head_dim ? 0 : kv_tile->count / 2 * 2;
-    if (of->dtype == F32) {
-        lay_floats(to, of, kv_tile, tokens, value, next, in_blocks);
+    const int num_full = in_blocks || value + LANES > kv->head_dim ? 0 : kv_tile->count / 2 * 2;
+    if (kv->dtype == F32) {
+        lay_floats(to, kv, kv_tile, tokens, value, next, in_blocks);
         return;
     }
-    lay_pairs(to, of, kv_tile, 0, num_full, value, next, in_blocks, 1);
-    lay_pairs(to, of, kv_tile, num_full, tokens, value, next, in_blocks, 0);
+    lay_pairs(to, kv, kv_tile, 0, num_full, value, next, in_blocks, 1);
+    lay_pairs(to, kv, kv_tile, num_full, tokens, value, next, in_blocks, 0);
 }
 
-Matrix kv_tile_values(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next)
+Matrix kv_tile_values(void *memory, const Cached *kv, const KvTile *kv_tile, const KvTile *next)
 {
-    const Cached own = *of;
+    const Cached own = *kv;
     const int width = own.head_dim, padded = round_up(kv_tile->count, GROUP);
     for (int value = 0; value < width; value += PANEL) {
         char *panel = (char *)memory + (size_t)value * padded * dtype_bytes(own.dtype);

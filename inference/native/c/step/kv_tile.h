@@ -30,18 +30,18 @@ enum { NONE = -1 };
 size_t kv_tile_bytes(int dtype, int head_dim); /* of the larger matrix */
 
 /* Locate tokens [first, first + count) of the row. */
-KvTile kv_tile_find(const Cached *of, int first, int count);
+KvTile kv_tile_find(const Cached *kv, int first, int count);
 
 /* Prefetch the keys and values of a tile: reading scattered pages from memory is slow. */
-void kv_tile_fetch(const Cached *of, const KvTile *kv_tile);
+void kv_tile_fetch(const Cached *kv, const KvTile *kv_tile);
 
 /* The keys as a matrix whose outputs are tokens: it turns a row of queries into scores. Meanwhile the keys of `next`,
  * of any row and head, are prefetched, a few at a time: a core stalls when it has more loads in flight than it can
  * track. */
-Matrix kv_tile_keys(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next);
+Matrix kv_tile_keys(void *memory, const Cached *kv, const KvTile *kv_tile, const KvTile *next);
 
 /* The values as a matrix whose inputs are tokens: it turns a row of softmax weights into the weighted sum of values.
  * Meanwhile the values of `next` are prefetched. */
-Matrix kv_tile_values(void *memory, const Cached *of, const KvTile *kv_tile, const KvTile *next);
+Matrix kv_tile_values(void *memory, const Cached *kv, const KvTile *kv_tile, const KvTile *next);
 
 #endif

@@ -76,7 +76,7 @@ static Place place_of(const Run *run, const Product *product, const Tiling *tili
     return (Place){product, tiling, tile_of(run, tiling, task)};
 }
 
-static void product_task(const Run *run, const Place *place, DeltaOf of, int number, const void *next)
+static void product_task(const Run *run, const Place *place, DeltaOf target, int number, const void *next)
 {
     const Product *product = place->product;
     const Tile *tile = &place->tile;
@@ -85,7 +85,7 @@ static void product_task(const Run *run, const Place *place, DeltaOf of, int num
     const GemmTask task = task_of(product->matrix, rows, tile, out, product->wide, next);
     multiply(&task);
     if (run->step->num_spans)
-        deltas_add(run, of, number, &task);
+        deltas_add(run, target, number, &task);
 }
 
 void products(const Run *run, Team *team, const Product *product, int count, int rows, Finish *finish, int layer)
@@ -101,10 +101,10 @@ void products(const Run *run, Team *team, const Product *product, int count, int
     while ((task = team_take(team, num_tasks)) >= 0) {
         const int next = team_after(team, task, num_tasks);
         const Place place = place_of(run, product, tilings, task);
-        const DeltaOf of = {place.product->delta, layer, rows};
+        const DeltaOf target = {place.product->delta, layer, rows};
         const Place after = place_of(run, product, tilings, next < 0 ? task : next);
         const int number = (int)(place.product - product);
-        product_task(run, &place, of, number, next < 0 ? NULL : panel_at(after.product->matrix, after.tile.panel));
+        product_task(run, &place, target, number, next < 0 ? NULL : panel_at(after.product->matrix, after.tile.panel));
         const Tile *tile = &place.tile;
         atomic_int *done = &run->done[tile->block];
         if (atomic_fetch_add_explicit(done, 1, memory_order_acq_rel) + 1 == num_tasks / place.tiling->blocks) {

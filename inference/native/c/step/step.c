@@ -64,9 +64,9 @@ static void head(const Run *run, Team *team, Scratch *scratch)
     }
 }
 
-static void work(Team *team, int thread, void *of)
+static void work(Team *team, int thread, void *arg)
 {
-    const Run *run = of;
+    const Run *run = arg;
     Scratch scratch = run_scratch(run, thread);
     embed(run, team);
     for (int i = 0; i < run->model->layers; i++)

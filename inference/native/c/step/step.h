@@ -43,7 +43,7 @@ typedef struct Delta {
 enum { QUERY_DELTA, KEY_DELTA, VALUE_DELTA, OUTPUT_DELTA, GATE_DELTA, UP_DELTA, DOWN_DELTA, DELTAS };
 
 typedef struct LayerDeltas {
-    Delta of[DELTAS];
+    Delta delta[DELTAS];
 } LayerDeltas;
 
 /* Tokens [first, end) of a step, rows [logits_first, logits_end) of its logits: they have this adapter. */
