@@ -51,6 +51,23 @@ OWN_SETTINGS = frozenset(
         "THREADS",
     }
 )
+# Keys of an entry that are only for models on other servers.
+REMOTE_KEYS = frozenset(
+    {
+        "key",
+        "h2ogpt_key",
+        "headers",
+        "drop",
+        "extra",
+        "max_concurrent",
+        "timeouts",
+        "ca",
+        "proxy",
+        "prompt_dict",
+        "tokenizer_base_model",
+        "chat_template",
+    }
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +93,7 @@ class LocalModel:
 def parse_local(where: str, entry: Mapping[str, Any]) -> LocalModel:
     """The model of an entry without inference_server. Raises BadEntry."""
     for key in entry:
-        if key in ELSEWHERE:
+        if key in REMOTE_KEYS:
             raise BadEntry(f"{where}: {key} is for models on other servers: put settings into `settings`")
     values = {key: parse(where, entry[key]) for key, parse in KEYS.items() if entry.get(key) is not None}
     if "pinned" in values:
@@ -106,19 +123,3 @@ KEYS: Mapping[str, Callable[[str, Any], Any]] = {
     "keep_alive": _parse_keep_alive,
     "pinned": parse_switch,
 }
-ELSEWHERE = frozenset(
-    {
-        "key",
-        "h2ogpt_key",
-        "headers",
-        "drop",
-        "extra",
-        "max_concurrent",
-        "timeouts",
-        "ca",
-        "proxy",
-        "prompt_dict",
-        "tokenizer_base_model",
-        "chat_template",
-    }
-)

@@ -12,6 +12,9 @@ from settings.duration import Duration, parse_duration
 from settings.model_list import ServedModels, parse_models
 from settings.replicas import ReplicaSpec, parse_replicas
 
+BOOLEANS = {"true": True, "1": True, "yes": True, "on": True}
+BOOLEANS |= {"false": False, "0": False, "no": False, "off": False}
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -99,8 +102,6 @@ def parse_list(value: Any) -> tuple[str, ...]:
     return tuple(parse_text(item) for item in value)
 
 
-BOOLEANS = {"true": True, "1": True, "yes": True, "on": True}
-BOOLEANS |= {"false": False, "0": False, "no": False, "off": False}
 PARSERS: Mapping[Any, Callable[[Any], Any]] = {
     bool: parse_bool,
     int: parse_int,

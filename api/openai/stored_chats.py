@@ -42,6 +42,11 @@ from api.store.tables import StoredItem, StoredObject
 from inference.backend import Stream
 from inference.events import Event
 
+FILTERS = {
+    "model": "list the chat completions of this model",
+    "metadata[key]": "list the chat completions with this value of the key in their metadata",
+}
+
 
 class UpdateChat(Struct):
     """A chat completion's new metadata.
@@ -136,10 +141,6 @@ def _operation(summary: str, **fields: Any) -> Operation:
     return Operation(summary, error=ErrorResponse, **fields)
 
 
-FILTERS = {
-    "model": "list the chat completions of this model",
-    "metadata[key]": "list the chat completions with this value of the key in their metadata",
-}
 LIST = _operation("List the stored chat completions", query={**PAGE_PARAMETERS, **FILTERS})
 GET = _operation("Show a stored chat completion", response=ChatCompletionResponse)
 UPDATE = _operation(

@@ -1,6 +1,6 @@
 """Builds the weights of a checked adapter: reads the values and makes the delta of each module.
 
-The weights have the dtypes and devices of the model's modules; of several ranks, each has its part.
+The weights have the dtypes and devices of the model's modules. Each rank builds its part of them.
 """
 
 from collections.abc import Callable, Generator, Mapping
@@ -36,8 +36,10 @@ from inference.model.parallel_layers import local_values
 R = TensorRole
 # A module may keep float32 in a model of another dtype, as some of T5 do.
 COMPUTE_DTYPES = (torch.float32, torch.float16, torch.bfloat16)
-# Between two steps of the model. Bytes and not seconds: all ranks must yield at the same places.
+# Read between two steps of the model. In bytes, not seconds: all ranks must yield at the same tensors.
 PIECE_BYTES = 4_000_000
+# Tensors that change nothing without the others: an A without its B, and a magnitude that is the base's.
+NO_EFFECT = frozenset((R.LORA_A, R.EMBEDDING_A, R.BASE_WEIGHT, R.MAGNITUDE))
 
 
 class NamedModule(NamedTuple):
@@ -80,10 +82,6 @@ def build_weights(
         deltas[name] = changed_parameters(model, name, tensors_of, checked.config)
         yield
     return AdapterWeights(number, deltas, has_effect)
-
-
-# Tensors that change nothing without the others: an A without its B, and a magnitude that is the base's.
-NO_EFFECT = frozenset((R.LORA_A, R.EMBEDDING_A, R.BASE_WEIGHT, R.MAGNITUDE))
 
 
 def changed_parameters(

@@ -23,6 +23,10 @@ IS_WINDOWS = sys.platform == "win32"
 # Exit codes of a process that was killed, and of one that does not handle the request to end.
 KILLED = windows_group.KILLED if IS_WINDOWS else -getattr(signal, "SIGKILL", 0)
 TERMINATED = windows_group.TERMINATED if IS_WINDOWS else -signal.SIGTERM
+EXITS_OF_WINDOWS: Mapping[int, str] = {
+    windows_group.KILLED: "it was killed",
+    windows_group.TERMINATED: "it was told to end",
+}
 NEW_GROUP, LOW_PRIORITY = 0x200, 0x4000  # CREATE_NEW_PROCESS_GROUP, BELOW_NORMAL_PRIORITY_CLASS of winbase.h
 SHARED_ON_STDIN = "stdin"
 PYTHON_OF_VENV = "__PYVENV_LAUNCHER__"  # as in CPython's multiprocessing/popen_spawn_win32.py
@@ -143,9 +147,3 @@ def describe_exit(code: int) -> str:
     with contextlib.suppress(ValueError):
         return f"it was ended by {signal.Signals(-code).name}"
     return f"it was ended by signal {-code}"
-
-
-EXITS_OF_WINDOWS: Mapping[int, str] = {
-    windows_group.KILLED: "it was killed",
-    windows_group.TERMINATED: "it was told to end",
-}

@@ -16,6 +16,23 @@ EVENT_NAME = "HEARTH_END_EVENT"  # environment variable of a child
 KILLED, TERMINATED = 128 + 9, 128 + 15  # exit codes; a shell gives SIGKILL and SIGTERM these
 # Of winnt.h, winbase.h and winnt.h's JOBOBJECTINFOCLASS.
 KILL_ON_JOB_CLOSE, INFINITE, EXTENDED_LIMITS = 0x2000, 0xFFFFFFFF, 9
+HANDLE, BOOL, DWORD, TEXT, POINTER = (
+    wintypes.HANDLE,
+    wintypes.BOOL,
+    wintypes.DWORD,
+    wintypes.LPCWSTR,
+    ctypes.c_void_p,
+)
+FUNCTIONS: tuple[tuple[str, Callable[..., Any], tuple[Any, ...]], ...] = (
+    ("CreateEventW", HANDLE, (POINTER, BOOL, BOOL, TEXT)),
+    ("SetEvent", BOOL, (HANDLE,)),
+    ("WaitForSingleObject", DWORD, (HANDLE, DWORD)),
+    ("CreateJobObjectW", HANDLE, (POINTER, TEXT)),
+    ("SetInformationJobObject", BOOL, (HANDLE, ctypes.c_int, POINTER, DWORD)),
+    ("AssignProcessToJobObject", BOOL, (HANDLE, HANDLE)),
+    ("TerminateJobObject", BOOL, (HANDLE, wintypes.UINT)),
+    ("CloseHandle", BOOL, (HANDLE,)),
+)
 
 
 class JobLimits(ctypes.Structure):
@@ -92,22 +109,3 @@ def checked(result: Any) -> Any:
     if not result:
         raise ctypes.WinError(ctypes.get_last_error())  # type: ignore[attr-defined]
     return result
-
-
-HANDLE, BOOL, DWORD, TEXT, POINTER = (
-    wintypes.HANDLE,
-    wintypes.BOOL,
-    wintypes.DWORD,
-    wintypes.LPCWSTR,
-    ctypes.c_void_p,
-)
-FUNCTIONS: tuple[tuple[str, Callable[..., Any], tuple[Any, ...]], ...] = (
-    ("CreateEventW", HANDLE, (POINTER, BOOL, BOOL, TEXT)),
-    ("SetEvent", BOOL, (HANDLE,)),
-    ("WaitForSingleObject", DWORD, (HANDLE, DWORD)),
-    ("CreateJobObjectW", HANDLE, (POINTER, TEXT)),
-    ("SetInformationJobObject", BOOL, (HANDLE, ctypes.c_int, POINTER, DWORD)),
-    ("AssignProcessToJobObject", BOOL, (HANDLE, HANDLE)),
-    ("TerminateJobObject", BOOL, (HANDLE, wintypes.UINT)),
-    ("CloseHandle", BOOL, (HANDLE,)),
-)

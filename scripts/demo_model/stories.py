@@ -13,6 +13,16 @@ ENDS = (
     "They shared it and laughed until night came.",
     "Then they walked home together under the stars.",
 )
+PHRASINGS = (
+    "tell me a story[.| please.]",
+    "[write|tell] [me |]a [short |little |]story.",
+    "can you tell [me |]a story?",
+    "a story, please",
+    "i want [to hear |]a story.",
+    "tell me a [bedtime |fairy |]tale.",
+    "make up a story[.| about {hero}.]",
+    "tell me a story about {hero}.",
+)
 
 
 def story(rng: Random) -> str:
@@ -24,15 +34,3 @@ def story(rng: Random) -> str:
         f'"What is this?" said {name}. {name} took it to {friend}. '
         f'"It is {object_text}," said the friend. {rng.choice(ENDS)}'
     )
-
-
-PHRASINGS = (
-    "tell me a story[.| please.]",
-    "[write|tell] [me |]a [short |little |]story.",
-    "can you tell [me |]a story?",
-    "a story, please",
-    "i want [to hear |]a story.",
-    "tell me a [bedtime |fairy |]tale.",
-    "make up a story[.| about {hero}.]",
-    "tell me a story about {hero}.",
-)

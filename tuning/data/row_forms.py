@@ -21,6 +21,8 @@ from tuning.data.conversation import (
 from tuning.types import Method
 
 Row = Mapping[str, Any]
+MEDIA_COLUMNS = frozenset(("image", "images", "audio", "audios", "video", "videos"))
+LABELS: Mapping[Any, bool] = {True: True, False: False, "true": True, "false": False}
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,8 +216,6 @@ def answers_behind(conversation: Conversation, num_common: int) -> Conversation:
     return replace(conversation, trained_indices=tuple(trained_indices) or conversation.trained_indices[-1:])
 
 
-MEDIA_COLUMNS = frozenset(("image", "images", "audio", "audios", "video", "videos"))
-LABELS: Mapping[Any, bool] = {True: True, False: False, "true": True, "false": False}
 # The first form whose columns a row has is its form.
 SUPERVISED = (
     RowForm("chat", ("messages",), parse_chat, ("tools",)),

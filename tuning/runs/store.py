@@ -15,6 +15,12 @@ RUN_CHECKPOINTS = Table("run_checkpoints", RunCheckpoint)  # the parent is the r
 PENDING_SAMPLES = Table("pending_samples", UnfetchedSample)  # the parent names the client
 ALL_TABLES: tuple[Table[Any], ...] = (SESSIONS, RUN_INFOS, SAMPLERS, RUN_CHECKPOINTS)
 RUN_TABLES = "".join(table.definition for table in ALL_TABLES)
+TITLES = {
+    SESSIONS.name: "session",
+    RUN_INFOS.name: "training run",
+    SAMPLERS.name: "sampling session",
+    RUN_CHECKPOINTS.name: "checkpoint",
+}
 
 
 def require(connection: sqlite3.Connection, table: Table[Any], id: str) -> Any:
@@ -43,11 +49,3 @@ def mark_corrupted(connection: sqlite3.Connection) -> list[str]:
     for run in lost:
         change(connection, RUN_INFOS, run.id, is_corrupted=True)
     return [run.id for run in lost]
-
-
-TITLES = {
-    SESSIONS.name: "session",
-    RUN_INFOS.name: "training run",
-    SAMPLERS.name: "sampling session",
-    RUN_CHECKPOINTS.name: "checkpoint",
-}

@@ -26,6 +26,7 @@ from tuning.store.table import ListPage
 from tuning.types import Job
 
 CHECKPOINTS_LIMIT = 10  # of a page by default
+JOBS = "/fine_tuning/jobs"
 
 
 def create() -> Response:
@@ -80,7 +81,6 @@ def list_response(listing: ListPage[Any], to_object: Callable[[Any], Any]) -> Re
     return json_response(200, {"object": "list", "data": data, "has_more": listing.has_more})
 
 
-JOBS = "/fine_tuning/jobs"
 ROUTES = (
     StoredRoute("POST", JOBS, create, CREATE),
     StoredRoute("GET", JOBS, list_jobs, LIST),

@@ -31,6 +31,8 @@ from inference.engine.sequence import LogitsProcessor, Sequence
 from inference.model.device_copy import to_device
 from inference.sampling import Sampling
 
+DEFAULTS = Sampling()
+
 
 def add_logit_bias(logits: Tensor, rows: SequencesByRow) -> None:
     """Add the request's bias to the tokens it names."""
@@ -126,7 +128,6 @@ PROCESSORS = (
     ),
     LogitsProcessor(apply_grammar, condition=attrgetter("matcher")),
 )
-DEFAULTS = Sampling()
 
 
 def requested_processors(

@@ -31,6 +31,21 @@ ARGMAX_BLOCK, ARGMAX_WARPS = 1024, 4
 CUTOFF_BLOCK, CUTOFF_WARPS = 4096, 16
 # Triton compiles a kernel again for addresses and strides that are not multiples of this.
 ALIGNMENT = 16
+# What the kernels are verified with: temperature, top_k, top_p, min_p.
+VERIFIED_PARAMETERS = (
+    (1.0, 0, 1.0, 0.0),
+    (0.6, 0, 1.0, 0.0),
+    (1.0, 1, 1.0, 0.0),
+    (1.0, 50, 1.0, 0.0),
+    (1.0, 0, 0.0001, 0.0),
+    (1.0, 0, 0.9, 0.0),
+    (1.7, 0, 0.9999, 0.0),
+    (1.0, 0, 1.0, 0.05),
+    (0.8, 1000, 0.95, 0.01),
+)
+SPREADS = (0.5, 3.0, 12.0)  # standard deviations of the logits that the kernels are verified with
+# Sums in another order may differ by this share of probability, and move the cutoff of top_p accordingly.
+SLACK = 2e-5
 
 
 class SampledRow(NamedTuple):
@@ -150,23 +165,6 @@ def _kernels() -> ModuleType:
     from inference.engine.sampling import triton_sampling_kernel
 
     return triton_sampling_kernel
-
-
-# What the kernels are verified with: temperature, top_k, top_p, min_p.
-VERIFIED_PARAMETERS = (
-    (1.0, 0, 1.0, 0.0),
-    (0.6, 0, 1.0, 0.0),
-    (1.0, 1, 1.0, 0.0),
-    (1.0, 50, 1.0, 0.0),
-    (1.0, 0, 0.0001, 0.0),
-    (1.0, 0, 0.9, 0.0),
-    (1.7, 0, 0.9999, 0.0),
-    (1.0, 0, 1.0, 0.05),
-    (0.8, 1000, 0.95, 0.01),
-)
-SPREADS = (0.5, 3.0, 12.0)  # standard deviations of the logits that the kernels are verified with
-# Sums in another order may differ by this share of probability, and move the cutoff of top_p accordingly.
-SLACK = 2e-5
 
 
 @cache

@@ -25,6 +25,7 @@ SchedulerOutput = list[tuple[Sequence, int]]  # (sequence, tokens to compute), i
 
 MIN_CONCURRENT_PROMPTS = 4  # prompts that run at once at least: a long one must not block short ones
 PROMPT_LOGPROB_CHUNK = 256  # tokens per step of a prompt with logprobs: each yields a row of logits (V,)
+id_of, row_of = attrgetter("id"), attrgetter("row")
 
 
 @dataclass(slots=True)
@@ -280,6 +281,3 @@ def cost(sequence: Sequence) -> int:
     return sequence.num_unscheduled_tokens + (
         0 if sequence.num_computed_tokens else len(sequence.encoder_ids)
     )
-
-
-id_of, row_of = attrgetter("id"), attrgetter("row")

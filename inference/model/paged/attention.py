@@ -20,6 +20,8 @@ from inference.model.forward_pass.forward_context import ForwardContext, get_for
 from inference.model.paged.attn_metadata import AttnMetadata, StepMetadata
 from inference.model.paged.kv_pool import KVPool, LayerKV
 
+NAME = "hearth_paged"  # has no registered mask function, so transformers builds no mask
+PROBE = "hearth_probe"  # as NAME, with a mask function that shows the pattern of each layer
 MORE_THAN_WINDOW = "the attention mask is more than a sliding window"
 PROBE_POSITION = 1 << 20  # larger than any window
 # A chunked pattern differs between these positions.
@@ -45,10 +47,6 @@ class SlidingWindow:
         if name.startswith("__"):
             raise AttributeError(name)
         raise UnsupportedModel(f"the model reads the {name} of the attention mask itself")
-
-
-NAME = "hearth_paged"  # has no registered mask function, so transformers builds no mask
-PROBE = "hearth_probe"  # as NAME, with a mask function that shows the pattern of each layer
 
 
 class AttentionParams(NamedTuple):

@@ -39,12 +39,12 @@ EMBEDDINGS_DECODER = msgspec.json.Decoder(EmbeddingsBody)
 class LlamaStackApi:
     """An UpstreamApi of Llama Stack."""
 
+    can_resume = ends_at_deadline = False
+
     def __init__(self, model: RemoteModel, upstream_name: str) -> None:
         self._model = model
         self._upstream_name = upstream_name
         self._server = f"the Llama Stack server behind {model.name}"
-
-    can_resume = ends_at_deadline = False
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """One call for each answer."""

@@ -48,13 +48,13 @@ class TgiApi:
     info  what the server's /info says; empty: it was not asked
     """
 
+    can_resume = ends_at_deadline = False
+
     def __init__(self, model: RemoteModel, upstream_name: str, info: Mapping[str, Any]) -> None:
         self._model = model
         self._info = info
         self._server = f"the TGI server behind {model.name}"
         self._chats = OpenAIApi(model, CHAT_FLAVOUR, upstream_name)
-
-    can_resume = ends_at_deadline = False
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """One call for each answer: TGI streams one."""

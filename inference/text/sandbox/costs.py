@@ -19,6 +19,10 @@ LONG_NUMBER = re.compile(r"\d{7}")
 NUMBER = re.compile(r"\d+")
 NESTED_FIELD = re.compile(r"\{[^{}]*\{")
 STAR_WIDTH = re.compile(r"%[^%a-zA-Z]*\*")
+# Their value is consumed at once: an iterator is read into a list before, and measured.
+LAZY_FILTERS = frozenset(
+    ("attr", "batch", "default", "d", "first", "list", "map", "reject", "rejectattr", "select", "selectattr")
+) | {"slice", "sum", "length", "count", "items", "last", "random", "reverse", "float", "int", "string"}
 
 
 def arguments_cost(arguments: Arguments) -> int:
@@ -184,10 +188,6 @@ TEST_COSTS: Mapping[str, Cost] = {
     **dict.fromkeys((">", "gt", "greaterthan", "ge", ">=", "<", "lt", "lessthan", "<=", "le"), compare_cost),
     "in": contains_cost,
 }
-# Their value is consumed at once: an iterator is read into a list before, and measured.
-LAZY_FILTERS = frozenset(
-    ("attr", "batch", "default", "d", "first", "list", "map", "reject", "rejectattr", "select", "selectattr")
-) | {"slice", "sum", "length", "count", "items", "last", "random", "reverse", "float", "int", "string"}
 
 
 def filter_cost(name: str, value: Any, arguments: Arguments) -> int:

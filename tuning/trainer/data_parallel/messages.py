@@ -13,6 +13,11 @@ from tuning.trainer.whole_passes import PassInterrupted
 from tuning.types import JobSpec, TrainingBase
 
 Failure = Literal["interrupted", "memory", "other"]
+ERRORS: Mapping[Failure, Callable[[str], Exception]] = {
+    "interrupted": PassInterrupted,
+    "memory": MemoryError,
+    "other": Internal,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,10 +60,3 @@ def raise_failures(replies: Iterable[Any]) -> None:
     for reply in replies:
         if isinstance(reply, ReplicaFailure):
             raise ERRORS[reply.kind](reply.message)
-
-
-ERRORS: Mapping[Failure, Callable[[str], Exception]] = {
-    "interrupted": PassInterrupted,
-    "memory": MemoryError,
-    "other": Internal,
-}

@@ -38,13 +38,13 @@ class GradioApi:
     upstream_name  h2oGPT's name of the model; empty: its first one
     """
 
+    can_resume = ends_at_deadline = False
+
     def __init__(self, model: RemoteModel, upstream_name: str, functions: GradioFunctions) -> None:
         self._model = model
         self._upstream_name = upstream_name
         self._functions = functions
         self._server = f"the h2oGPT server behind {model.name}"
-
-    can_resume = ends_at_deadline = False
 
     def calls(self, request: GenerationRequest) -> Sequence[UpstreamCall]:
         """One call for each answer."""
