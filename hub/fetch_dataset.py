@@ -56,7 +56,10 @@ def fetch_split(hub: Hub, source: DatasetSource, max_bytes: int, cache: ModelCac
         need, fix = f"at most {format_size(max_bytes)}", "choose a smaller split, or raise MAX_FILE_MB"
         raise Refused(Finding("dataset", need, format_size(num_bytes), False, fix))
     files = tuple(to_repo_file(file, entries[file], commit, cache) for file in names)
-    folder = fetch(Repository(name, source.revision, commit, None, files, tuple(entries), {}), hub)
+    repository = Repository(
+        name, source.revision, commit, folder=None, files=files, names=tuple(entries), config={}
+    )
+    folder = fetch(repository, hub)
     return [folder / file for file in names]
 
 

@@ -156,13 +156,13 @@ def from_hub(name: str, revision: str, hub: Hub, allowed: AllowedFiles) -> Repos
         )
     files_to_load = select_files({file: each.size for file, each in files.items()}, shard_files, allowed)
     return Repository(
-        name,
-        revision,
-        listing.commit,
-        None,
-        tuple(to_file(file, listing.files.get(file), listing.commit, cache) for file in files_to_load),
-        tuple(files),
-        read_model_config(metadata_folder, name, files_to_load),
+        name=name,
+        revision=revision,
+        commit=listing.commit,
+        folder=None,
+        files=tuple(to_file(file, listing.files.get(file), listing.commit, cache) for file in files_to_load),
+        names=tuple(files),
+        config=read_model_config(metadata_folder, name, files_to_load),
         current_name="" if listing.name == name else listing.name,
         licence=listing.licence,
         num_elements=listing.num_elements,

@@ -250,10 +250,10 @@ def create_adapter_registry(loaded_engine: LoadedEngine) -> AdapterRegistry:
 
     return AdapterRegistry(
         run_task,
-        AdapterFolders(model.config.get_text_config()).folder_of,
-        need_bytes,
-        partial(free_adapter_bytes, model, loaded_engine.selected_runner.runner),
-        engine.seconds_until_adapter_is_unused,
+        to_peft=AdapterFolders(model.config.get_text_config()).folder_of,
+        need_bytes=need_bytes,
+        free_bytes=partial(free_adapter_bytes, model, loaded_engine.selected_runner.runner),
+        until_unused=engine.seconds_until_adapter_is_unused,
         max_adapters=max_adapters,
         max_rank=max_rank,
     )

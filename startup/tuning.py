@@ -107,7 +107,9 @@ def open_tuning(
         free = with_free_memory(plan, machine)
         host = FineTunedHost(settings, models, plan, free, Path(folder), metrics)
         weight_file = find_weight_file(model_folder, model_settings(settings, plan))
-        service = open_service(settings, models, model_folder, plan, machine, host, weight_file)
+        service = open_service(
+            settings, models, model_folder, plan, machine, host=host, weight_file=weight_file
+        )
         if service is None:
             yield None, None
             return

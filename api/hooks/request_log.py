@@ -57,12 +57,12 @@ def _before_request() -> None:
 def _after_request(metrics: Metrics | None, response: Response) -> Response:
     response.headers["X-Request-Id"] = g.request_id
     request.environ[REQUEST_LOG] = request_log = RequestLog(
-        g.request_id,
-        f"method={request.method} path={printable_path(request.path)}",
-        request.blueprint or "none",
-        request.url_rule.rule if request.url_rule else "none",
-        g.started,
-        metrics,
+        request_id=g.request_id,
+        request_line=f"method={request.method} path={printable_path(request.path)}",
+        dialect=request.blueprint or "none",
+        route=request.url_rule.rule if request.url_rule else "none",
+        started=g.started,
+        metrics=metrics,
     )
     body = response.response
     if isinstance(body, ResponseBody):

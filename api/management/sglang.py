@@ -87,5 +87,5 @@ def update(error_message: str | None = None) -> AdapterUpdate:
 def error_before_start(error: ServerError) -> tuple[int, AdapterUpdate]:
     """Without the adapters if the key is missing."""
     if error.status in (401, 403):
-        return error.status, AdapterUpdate(False, error.message, {})
+        return error.status, AdapterUpdate(success=False, error_message=error.message, loaded_adapters={})
     return error.status, update(error.message)

@@ -87,7 +87,14 @@ def parse_request(
         n=num_sequences,
         deadline=settings.request_timeout_s,
     )
-    return ParsedRequest(model_input, max_tokens, num_sequences, window, seed, generation_request)
+    return ParsedRequest(
+        model_input=model_input,
+        max_tokens=max_tokens,
+        num_sequences=num_sequences,
+        window=window,
+        seed=seed,
+        generation_request=generation_request,
+    )
 
 
 def choose_served(body: NeodimRequest, models: Models) -> Served:

@@ -114,8 +114,15 @@ def build_input(
         raise ImpossibleRequest(
             f"Cannot fit the prompt in {budget} tokens while using specified stop_strings"
         )
-    token_ids = (*opening, *preamble_ids, *used_ids, *closing)
-    return ModelInput(preamble, used, preamble_ids, used_ids, num_fixed_tokens, len(ids), token_ids)
+    return ModelInput(
+        preamble=preamble,
+        prompt=used,
+        preamble_ids=preamble_ids,
+        prompt_ids=used_ids,
+        num_fixed_tokens=num_fixed_tokens,
+        num_original_tokens=len(ids),
+        token_ids=(*opening, *preamble_ids, *used_ids, *closing),
+    )
 
 
 def fit_prompt(

@@ -107,9 +107,9 @@ def cut_page(rows: Iterable[StoredItem], limit: int) -> Page:
     for row in rows:
         num_bytes += len(row.value)
         if len(page) == limit or (page and num_bytes > MAX_PAGE_BYTES):
-            return Page(page, True)
+            return Page(page, has_more=True)
         page.append(row)
-    return Page(page, False)
+    return Page(page, has_more=False)
 
 
 def _list(

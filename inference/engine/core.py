@@ -150,8 +150,10 @@ class EngineCore:
         return bool(self.background_queue.tasks)
 
     def _step(self) -> bool:
-        """The only stream gets its token before the next step is launched. Several streams get theirs
-        afterwards: their receivers would compete with the launch for the interpreter.
+        """Complete the step in flight, schedule and launch the next one, and send the outputs.
+
+        The only stream gets its token before the launch. Several streams get theirs afterwards: their
+        receivers would compete with the launch for the interpreter.
         """
         if (collected := self.pipeline.collect()) is not None:
             self._complete(collected)
@@ -208,9 +210,7 @@ class EngineCore:
         self.counters.steps += 1
         self.counters.step_seconds += seconds
         self.wait_estimator.record_step(scheduled, now, seconds, time.thread_time())
-        has_prompt, num_new = scheduled.has_prompt, scheduled.num_newly_scheduled
-        stats = StepStats(scheduled.num_tokens, num_processed_tokens, num_new, has_prompt, seconds, failed)
-        self.on_step(stats)
+        self.on_step(scheduled.stats(num_processed_tokens, seconds, failed=failed))
 
     def _update_from_output(self, results: SequenceOf[StepResult]) -> None:
         """Append the step's results to the sequences and queue their outputs."""

@@ -86,11 +86,11 @@ class AnswerDecoder:
         )
         return Started(
             self.index,
-            len(self.prompt_token_ids),
-            num_cached_tokens,
-            self.prompt_token_ids,
-            prompt_tokens,
-            output.queue_time_s,
+            prompt_tokens=len(self.prompt_token_ids),
+            cached_tokens=num_cached_tokens,
+            prompt_token_ids=self.prompt_token_ids,
+            prompt_logprobs=prompt_tokens,
+            queue_time_s=output.queue_time_s,
         )
 
     def _decode_token(self, output: StepOutput, position: int) -> list[Event]:
@@ -183,7 +183,12 @@ class AnswerDecoder:
         self.finished = True
         self._answer_stats.record_finish(finish_reason)
         return Finished(
-            self.index, finish_reason, text, stop_cause, self.num_tokens, self.request.sampling.seed
+            self.index,
+            finish_reason,
+            text=text,
+            stop=stop_cause,
+            num_tokens=self.num_tokens,
+            seed=self.request.sampling.seed,
         )
 
 

@@ -58,8 +58,9 @@ Pooling = Literal["mean", "last"]  # of a text: which of its tokens' hidden stat
 
 @dataclass(frozen=True, slots=True)
 class PendingTokens:
-    """P token ids of a Batch that the host does not know yet: token_ids[token_indices[i]] is
-    sampled_ids[sample_indices[i]].
+    """P token ids of a Batch that the host does not know yet.
+
+    token_ids[token_indices[i]] is sampled_ids[sample_indices[i]].
 
     token_indices   (P,)  indices into the batch's token ids; ascending
     sample_indices  (P,)  indices into sampled_ids
@@ -155,16 +156,16 @@ def make_batch(
         positions += range(num_computed, seq_lens[-1])
         slot_mapping += slots_of(pages, page_size, num_computed, seq_lens[-1])
     return Batch(
-        list(token_ids),
-        positions,
-        slot_mapping,
-        starts,
-        seq_lens,
-        rows,
-        list(logits_indices),
-        cache_ops,
-        encoder_inputs or {},
-        page_table,
+        token_ids=list(token_ids),
+        positions=positions,
+        slot_mapping=slot_mapping,
+        query_start_loc=starts,
+        seq_lens=seq_lens,
+        rows=rows,
+        logits_indices=list(logits_indices),
+        cache_ops=cache_ops,
+        encoder_inputs=encoder_inputs or {},
+        page_table=page_table,
         window_tables=[GroupTable(page_table, slot_mapping)] * num_windows,
     )
 

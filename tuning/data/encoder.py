@@ -87,7 +87,10 @@ class DatasetEncoding:
                     self._events.add(SAME_ANSWERS, line)
                     self._num_same += 1
                 if self._method == "kto":
-                    self._rated_examples += (RatedExample(good, True), RatedExample(bad, False))
+                    self._rated_examples += (
+                        RatedExample(good, is_desirable=True),
+                        RatedExample(bad, is_desirable=False),
+                    )
                 else:
                     self._pairs.append(PreferencePair(good, bad, line))
             case Rating(trained_text, is_desirable):

@@ -104,9 +104,9 @@ class Table(Generic[Value]):
         for value in self._iterate(connection, parent, sort, after):
             if accept(value):
                 if len(values) == limit:
-                    return ListPage(values, True)
+                    return ListPage(values, has_more=True)
                 values.append(value)
-        return ListPage(values, False)
+        return ListPage(values, has_more=False)
 
     def _iterate(
         self, connection: sqlite3.Connection, parent: str, sort: Sort, after: str | None = None

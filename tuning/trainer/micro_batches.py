@@ -98,6 +98,7 @@ def num_computed(data: Sequence[Datum], indices: Sequence[int], layout: Layout) 
 def lay_out(
     data: Sequence[Datum], indices: tuple[int, ...], loss: Loss, packing: bool, device: torch.device
 ) -> MicroBatch:
+    """The micro-batch of these data. packing: they follow one another in one row, without padding."""
     rows = [data[index] for index in indices]
     width = max(map(len, rows))
     starts = packed_starts(rows) if packing else [number * width for number in range(len(rows))]
@@ -109,13 +110,13 @@ def lay_out(
         return to_tensor([each[mask] for each, mask in zip(values, is_scored, strict=True)], device)
 
     return MicroBatch(
-        indices,
-        packed_ids(rows, device) if packing else padded_ids(rows, width, device),
-        packed_positions(rows, device) if packing else None,
-        gather_targets(rows, starts, is_scored, device),
-        gather_targets(rows, starts, [~each for each in is_scored], device),
-        torch.from_numpy(row_numbers).to(device),
-        {name: gather(name) for name in loss.inputs},
+        indices=indices,
+        ids=packed_ids(rows, device) if packing else padded_ids(rows, width, device),
+        position_ids=packed_positions(rows, device) if packing else None,
+        scored=gather_targets(rows, starts, is_scored, device),
+        masked=gather_targets(rows, starts, [~each for each in is_scored], device),
+        rows=torch.from_numpy(row_numbers).to(device),
+        inputs={name: gather(name) for name in loss.inputs},
     )
 
 
@@ -170,7 +171,8 @@ def split_rows(
 ) -> Iterator[Tensor]:
     """For each datum of the batch, a tensor (N,) or (N, K) with the values of its targets.
 
-    scored  (M,) of the targets that the loss depends on; masked: of the others; None: they get NaN
+    scored  (M,) values of the targets that the loss depends on
+    masked  values of the other targets; None: they get NaN
     """
     selected = [torch.from_numpy(scored_targets(data[index], loss)) for index in batch.indices]
     counts = [int(each.sum()) for each in selected]

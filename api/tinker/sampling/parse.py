@@ -131,13 +131,13 @@ def parse_options(body: SampleBody, num_prompt_tokens: int) -> SampleOptions:
     check_range("num_samples", body.num_samples, 1, MAX_CHOICES)
     targets = body.target_prompt_logprobs
     options = SampleOptions(
-        body.num_samples,
-        bool(body.prompt_logprobs),
-        body.topk_prompt_logprobs or 0,
-        body.topk_sample_logprobs or 0,
-        body.prompt_logprobs_last_n,
-        None if targets is None else read_targets(targets, num_prompt_tokens - 1),
-        body.prompt_alt_tokens_k or 0,
+        num_samples=body.num_samples,
+        prompt_logprobs=bool(body.prompt_logprobs),
+        num_prompt_top=body.topk_prompt_logprobs or 0,
+        num_top=body.topk_sample_logprobs or 0,
+        num_scored=body.prompt_logprobs_last_n,
+        targets=None if targets is None else read_targets(targets, num_prompt_tokens - 1),
+        num_draws=body.prompt_alt_tokens_k or 0,
     )
     check_range("topk_prompt_logprobs", options.num_prompt_top, 0, MAX_ALTERNATIVES)
     check_range("topk_sample_logprobs", options.num_top, 0, MAX_ALTERNATIVES)

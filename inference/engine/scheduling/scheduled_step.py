@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from inference.engine.scheduling.scheduler import SchedulerOutput
+from inference.engine_stats import StepStats
 
 
 @dataclass(slots=True)
@@ -31,3 +32,14 @@ class ScheduledStep:
     def num_context_tokens(self) -> int:
         """Tokens whose keys and values it reads."""
         return sum(sequence.num_computed_tokens for sequence, _ in self.output)
+
+    def stats(self, num_processed_tokens: int, seconds: float, *, failed: bool) -> StepStats:
+        """What is reported of the step once it is complete; see StepStats."""
+        return StepStats(
+            num_tokens=self.num_tokens,
+            num_processed_tokens=num_processed_tokens,
+            num_newly_scheduled=self.num_newly_scheduled,
+            has_prompt=self.has_prompt,
+            seconds=seconds,
+            failed=failed,
+        )

@@ -36,7 +36,7 @@ class DraftModel:
     def __init__(self, runner: Runner, sampler: Sampler) -> None:
         self.runner = runner
         self.sampler = sampler
-        self.kv_cache_manager = create_kv_cache_manager(runner, False, UNCHUNKED)
+        self.kv_cache_manager = create_kv_cache_manager(runner, prefix_caching=False, chunking=UNCHUNKED)
         self.step_s: float | None = None
         self._copies: dict[int, Sequence] = {}
         self._num_known: dict[int, int] = {}  # tokens of each copy that were not drafts

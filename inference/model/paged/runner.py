@@ -45,7 +45,9 @@ class PagedRunner:
     ) -> None:
         self.model, self.device = model, model.device
         can_pool = pooling.install(model)
-        self.capabilities = RunnerCapabilities(True, paged=True, overlap=overlap, pooling=can_pool)
+        self.capabilities = RunnerCapabilities(
+            chunked_prefill=True, paged=True, overlap=overlap, pooling=can_pool
+        )
         self.hidden_sums = torch.empty(0)
         self.max_sequences, self.context = max_sequences, context
         self.pool, self.page_size, self.kv_capacity = pool, pool.page_size, pool.capacity
@@ -96,11 +98,11 @@ class PagedRunner:
         """
         T = NUM_PROBE_TOKENS
         batch = make_batch(
-            range(T),
-            (0, T),
-            (0,),
-            (0,),
-            range(T),
+            token_ids=range(T),
+            query_start_loc=(0, T),
+            num_computed_tokens=(0,),
+            rows=(0,),
+            logits_indices=range(T),
             page_table=((0,),),
             page_size=self.page_size,
             num_windows=len(self.window_groups),
@@ -110,12 +112,7 @@ class PagedRunner:
         with self.attention.installed(PROBE), set_forward_context(context):
             token_ids, positions = metadata[0].token_ids, metadata[0].positions
             mask = torch.ones_like(token_ids)
-            self.model(
-                input_ids=token_ids,
-                position_ids=positions,
-                attention_mask=mask,
-                use_cache=False,
-            )
+            self.model(input_ids=token_ids, position_ids=positions, attention_mask=mask, use_cache=False)
         if not self.pool.layers:
             raise UnsupportedModel("attention does not go through transformers' registry")
 

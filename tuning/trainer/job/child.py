@@ -74,7 +74,13 @@ def run_job(folder: Path, spec: JobSpec, progress: ProgressLog, stop_request: St
     checkpointing = hyperparameters.activation_checkpointing
     trainer = open_trainer(base, spec, quantize, layout=layout, checkpointing=checkpointing)
     job = TrainingJob(
-        folder, spec, trainer, data, validation_data(encoder, spec), progress, lambda: stop_request.is_set
+        folder,
+        spec,
+        trainer,
+        training_data=data,
+        validation_data=validation_data(encoder, spec),
+        progress=progress,
+        is_stopped=lambda: stop_request.is_set,
     )
     with closing(MetricWriters(folder, spec)) as metric_writers:
         progress.copy_metrics(metric_writers.write)
