@@ -57,10 +57,9 @@ def resolve(setting_sources: Iterable[Source]) -> Settings:
 
 
 def with_models(settings: Settings) -> Settings:
-    """The settings with INFERENCE_SERVER or REPLICAS as an entry of MODELS, and the model of this machine as
-    MODEL_NAME.
+    """The settings with INFERENCE_SERVER or REPLICAS as an entry of MODELS.
 
-    MODEL_NAME is empty if this process loads no model. Raises BadSetting.
+    MODEL_NAME is the model of this machine; empty if this process loads none. Raises BadSetting.
     """
     models = settings.models
     if settings.inference_server:
@@ -112,13 +111,20 @@ def warnings(setting_sources: Iterable[Source]) -> Iterator[str]:
     """Warnings about settings without effect, and about deprecated names and values. Call after `resolve`."""
     for source in setting_sources:
         for name, value in source.values.items():
-            spelled = source.spell_name(name)
-            if name in UNSUPPORTED and UNSUPPORTED[name].warns(str(value)):
-                yield f"{source.origin}: {spelled} has no effect: {UNSUPPORTED[name].no_effect_because}"
-            elif current := current_spelling(name, value, source):
-                yield f"{source.origin}: {spelled}={value} is deprecated: write {current}"
-            elif is_overriding(name, source) and (others := other_names(name, source)):
-                yield f"{source.origin}: {others} has no effect: {spelled} is {value}"
+            if warning := warning_of(name, value, source):
+                yield f"{source.origin}: {warning}"
+
+
+def warning_of(name: str, value: Any, source: Source) -> str:
+    """What is to be said of a name and its value; empty if nothing is."""
+    spelled = source.spell_name(name)
+    if name in UNSUPPORTED and UNSUPPORTED[name].warns(str(value)):
+        return f"{spelled} has no effect: {UNSUPPORTED[name].no_effect_because}"
+    if current := current_spelling(name, value, source):
+        return f"{spelled}={value} is deprecated: write {current}"
+    if is_overriding(name, source) and (others := other_names(name, source)):
+        return f"{others} has no effect: {spelled} is {value}"
+    return ""
 
 
 def other_names(alias_name: str, source: Source) -> str:

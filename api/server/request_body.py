@@ -46,8 +46,7 @@ async def read_body(
         raise too_large(limit)
     idle_s *= random.uniform(1, MAX_SPREAD)
     clock, extensions = asyncio.get_running_loop().time, scope.get("extensions", {})
-    pending = bytearray()  # received, and not yet in `file`
-    file: BinaryIO | None = None
+    body = SpooledBody()
     start, size, more = clock(), 0, True
     try:
         while more:
@@ -56,23 +55,14 @@ async def read_body(
             else:
                 deadline = min(clock(), start + size / MIN_BYTES_PER_S) + idle_s
                 chunk, more = await _receive_chunk(receive, deadline, size)
-            pending += chunk
             size += len(chunk)
             if size > limit:
                 raise too_large(limit)
             held_body.add(len(chunk))
-            if len(pending) > SPOOL_BYTES:
-                file = file or await _in_thread(tempfile.TemporaryFile)
-                await _in_thread(_append, file, pending)
-        if file is None:
-            return io.BytesIO(pending)
-        await _in_thread(_append, file, pending)
-        file.seek(0)
-        return file
+            await body.append(chunk)
+        return await body.to_file()
     except BaseException:
-        if file is not None:
-            with contextlib.suppress(OSError):  # the bytes that the disk refused are not needed
-                await asyncio.to_thread(file.close)  # deleting a large file takes time
+        await body.discard()
         raise
 
 
@@ -91,6 +81,34 @@ async def _receive(receive: Receive) -> tuple[bytes, bool]:
     if message["type"] == "http.disconnect":
         raise ClientDisconnected
     return message.get("body", b""), message.get("more_body", False)
+
+
+class SpooledBody:
+    """The bytes of a body as they arrive: in memory while they are few, else in a file."""
+
+    def __init__(self) -> None:
+        self._pending = bytearray()  # received, and not yet in the file
+        self._file: BinaryIO | None = None
+
+    async def append(self, chunk: bytes) -> None:
+        """Raises BodyNotStored."""
+        self._pending += chunk
+        if len(self._pending) > SPOOL_BYTES:
+            self._file = self._file or await _in_thread(tempfile.TemporaryFile)
+            await _in_thread(_append, self._file, self._pending)
+
+    async def to_file(self) -> BinaryIO:
+        """All bytes, as a file at its start. Raises BodyNotStored."""
+        if self._file is None:
+            return io.BytesIO(self._pending)
+        await _in_thread(_append, self._file, self._pending)
+        self._file.seek(0)
+        return self._file
+
+    async def discard(self) -> None:
+        if self._file is not None:
+            with contextlib.suppress(OSError):  # the bytes that the disk refused are not needed
+                await asyncio.to_thread(self._file.close)  # deleting a large file takes time
 
 
 async def _in_thread(function: Callable[..., T], *arguments: Any) -> T:

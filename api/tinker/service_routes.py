@@ -16,62 +16,42 @@ from settings.groups import ServerSettings
 
 MAX_CHUNK_DATA, MAX_CHUNK_BYTES = 1024, 5_000_000  # of one forward_backward, as the client's own
 DYNAMIC_CONFIG = {"refresh_interval_sec": 300, "sample_cancel_enabled": True}
-
-
 NOT_SERVED = {
     "/copy_weights": "a key of this server reads every checkpoint: name it by its path",
     "/create_custom_loss": "use forward_backward_custom, which computes the loss in the client",
 }
+HEALTH = Operation("Check that the process responds")
+CAPABILITIES = Operation("List the models that can be trained")
+CONFIG = Operation("Show the client's limits", body=Empty)
+SHOW_DYNAMIC_CONFIG = Operation("Show the settings that a client fetches again and again", body=Empty)
+TELEMETRY = Operation("Accept, and drop, what a client measures", body=Empty)
+CREATE_SESSION = Operation("Begin a session", body=CreateSession)
+HEARTBEAT = Operation("Keep a session alive", body=SessionBody)
+FINISH = Operation("Close a session", "Its runs are parked, its snapshots removed.", body=Empty)
 
 
 def make_routes(models: Models, settings: ServerSettings, aliases: LossAliases) -> tuple[TinkerRoute, ...]:
     config = client_config(settings)
-
-    def capabilities() -> dict[str, Any]:
-        return {"supported_models": supported_models(models)}
-
     return (
-        TinkerRoute("GET", "/healthz", health, Operation("Check that the process responds")),
-        TinkerRoute(
-            "GET", "/get_server_capabilities", capabilities, Operation("List the models that can be trained")
-        ),
-        TinkerRoute(
-            "POST", "/client/config", lambda: config, Operation("Show the client's limits", body=Empty)
-        ),
-        TinkerRoute(
-            "POST",
-            "/client/dynamic_config",
-            lambda: DYNAMIC_CONFIG,
-            Operation("Show the settings that a client fetches again and again", body=Empty),
-        ),
-        TinkerRoute(
-            "POST",
-            "/telemetry",
-            accept_telemetry,
-            Operation("Accept, and drop, what a client measures", body=Empty),
-        ),
-        TinkerRoute(
-            "POST",
-            "/create_session",
-            partial(create_session, aliases),
-            Operation("Begin a session", body=CreateSession),
-        ),
-        TinkerRoute(
-            "POST", "/session_heartbeat", heartbeat, Operation("Keep a session alive", body=SessionBody)
-        ),
-        TinkerRoute(
-            "POST",
-            "/sessions/<session_id>/finish",
-            finish,
-            Operation("Close a session", "Its runs are parked, its snapshots removed.", body=Empty),
-        ),
-        *(
-            TinkerRoute(
-                "POST", path, partial(refuse, path[1:], fix), Operation(f"Answers 400: {fix}", refuses=True)
-            )
-            for path, fix in NOT_SERVED.items()
-        ),
+        TinkerRoute("GET", "/healthz", health, HEALTH),
+        TinkerRoute("GET", "/get_server_capabilities", partial(capabilities, models), CAPABILITIES),
+        TinkerRoute("POST", "/client/config", lambda: config, CONFIG),
+        TinkerRoute("POST", "/client/dynamic_config", lambda: DYNAMIC_CONFIG, SHOW_DYNAMIC_CONFIG),
+        TinkerRoute("POST", "/telemetry", accept_telemetry, TELEMETRY),
+        TinkerRoute("POST", "/create_session", partial(create_session, aliases), CREATE_SESSION),
+        TinkerRoute("POST", "/session_heartbeat", heartbeat, HEARTBEAT),
+        TinkerRoute("POST", "/sessions/<session_id>/finish", finish, FINISH),
+        *(refusing_route(path, fix) for path, fix in NOT_SERVED.items()),
     )
+
+
+def refusing_route(path: str, fix: str) -> TinkerRoute:
+    operation = Operation(f"Answers 400: {fix}", refuses=True)
+    return TinkerRoute("POST", path, partial(refuse, path[1:], fix), operation)
+
+
+def capabilities(models: Models) -> dict[str, Any]:
+    return {"supported_models": supported_models(models)}
 
 
 def client_config(settings: ServerSettings) -> Mapping[str, Any]:

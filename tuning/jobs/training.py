@@ -1,6 +1,7 @@
 """The second stage of a job: its trainer starts, is followed, and ends with a model or an error."""
 
 import logging
+import os
 import sqlite3
 import time
 from collections.abc import Mapping
@@ -68,12 +69,12 @@ def memory_shortage(workspace: Workspace, job: Job) -> JobError | None:
 
 def complete_last_line(progress: Path) -> None:
     """End the line that a killed trainer has left unfinished."""
-    if progress.exists():
-        with progress.open("r+b") as file:
-            if file.seek(0, 2):
-                file.seek(-1, 2)
-                if file.read(1) != b"\n":
-                    file.write(b"\n")
+    if not progress.exists() or not progress.stat().st_size:
+        return
+    with progress.open("r+b") as file:
+        file.seek(-1, os.SEEK_END)
+        if file.read(1) != b"\n":
+            file.write(b"\n")
 
 
 def begin_run(connection: sqlite3.Connection, job_id: str) -> None:

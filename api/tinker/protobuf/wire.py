@@ -132,17 +132,23 @@ def integers(fields: Fields, number: int) -> list[int]:
     values: list[int] = []
     for value in fields.get(number, []):
         if isinstance(value, memoryview):
-            position = 0
-            while position < len(value):
-                if len(values) == MAX_INTEGERS:
-                    raise broken_message(f"has more than {MAX_INTEGERS} integers in field {number}")
-                integer, position = _read_varint(value, position)
-                values.append(signed(integer))
+            values.extend(_packed_integers(value, number, MAX_INTEGERS - len(values)))
         elif isinstance(value, int):
             values.append(signed(value))
         else:
             raise broken_message(f"has a field {number} of another type")
     return values
+
+
+def _packed_integers(packed: memoryview, number: int, max_integers: int) -> Iterator[int]:
+    """The integers of a packed field. Raises BadRequest for more than max_integers."""
+    position = count = 0
+    while position < len(packed):
+        if count == max_integers:
+            raise broken_message(f"has more than {MAX_INTEGERS} integers in field {number}")
+        value, position = _read_varint(packed, position)
+        count += 1
+        yield signed(value)
 
 
 def map_entries(fields: Fields, number: int) -> Iterator[tuple[str, Fields]]:
