@@ -13,7 +13,7 @@ from flask import Flask, current_app
 from hub.fetch_adapter import split_source
 from inference.backend import Adapters, Backend
 from inference.errors import BadRequest, ServerError, short
-from inference.finding import Refused
+from inference.finding import NOT_FETCHED, Refused
 from inference.lora.adapter import AdapterCard, check_own_name
 from inference.lora.config import read_base_name
 from inference.lora.fence import Fence, is_gguf_file
@@ -27,7 +27,6 @@ FENCE_RULE = "must be the folder of an adapter below ADAPTER_DIRS"
 FENCE_OR_HUB_RULE = f"{FENCE_RULE}, or owner/name on the Hub"
 
 PUBLIC_FINDINGS = ("access", "adapter")  # the others may name folders of this machine
-NOT_FETCHED = "it could not be fetched: the server's log says why"
 
 log = logging.getLogger(__name__)
 

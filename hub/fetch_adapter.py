@@ -19,10 +19,10 @@ from hub.small_files import fetch_metadata
 from hub.weight_headers.safetensors import with_headers
 from inference.finding import Finding, Refused, format_size
 from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_FILES
+from settings.adapter_list import DEFAULT_REVISION
 
 SEGMENT = r"[A-Za-z0-9][A-Za-z0-9._-]{0,95}"
 HUB_SOURCE = re.compile(rf"(?!.*\.\.)({SEGMENT}/{SEGMENT})(?:@({SEGMENT}(?:/{SEGMENT})*))?")
-DEFAULT_REVISION = "main"
 MAX_CONFIG_BYTES, MAX_WEIGHT_BYTES = 1 << 20, 8_000_000_000
 
 
@@ -60,7 +60,7 @@ def look_up_adapter(hub: Hub, name: str, revision: str, *, offline: bool) -> Rep
     if folder := find_cached_adapter(cache, revision):
         files = tuple(RepoFile(file, (folder / file).stat().st_size, True) for file in ADAPTER_FILES)
         return Repository(
-            name, revision, folder.name, folder, files, ADAPTER_FILES, {}, metadata_folder=folder
+            name, revision, folder.name, folder, files, names=ADAPTER_FILES, config={}, metadata_folder=folder
         )
     if offline:
         have = "OFFLINE is set, and the cache has no copy"
@@ -105,4 +105,6 @@ def plan_adapter(name: str, revision: str, listing: Listing, cache: ModelCache) 
         RepoFile(file, each.size, cache.has_file(listing.commit, file, each.etag, each.size), each.etag)
         for file, each in entries
     )
-    return Repository(name, revision, listing.commit, None, files, tuple(listing.files), {})
+    return Repository(
+        name, revision, listing.commit, folder=None, files=files, names=tuple(listing.files), config={}
+    )

@@ -5,6 +5,8 @@ from dataclasses import asdict, dataclass
 
 MAX_NAMES_LISTED = 4
 MAX_CELL_LENGTH = 300  # characters
+# What clients are told in place of a finding that may name folders of this machine.
+NOT_FETCHED = "it could not be fetched: the server's log says why"
 
 
 @dataclass(frozen=True, slots=True)

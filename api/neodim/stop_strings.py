@@ -14,8 +14,8 @@ from api.neodim.pattern_size import count_elements
 from api.neodim.prompt import first_occurrence
 from inference.errors import BadRequest, short
 from inference.process.memory.malloc import trim_heap
+from inference.validation import MAX_STOPS
 
-MAX_STOPS = 64
 MAX_STOP_CHARS = 2000  # of each
 # All patterns of a request together. Parsing takes 3 µs a character, during which streams are slower.
 MAX_PATTERN_CHARS = 10_000

@@ -33,6 +33,7 @@ class TensorRole(Enum):
     BIAS = ".bias"
 
 
+PAIR = {TensorRole.LORA_A, TensorRole.LORA_B}
 RoleKeys = dict[TensorRole, str]  # the tensor's name in the file
 
 

@@ -18,10 +18,9 @@ from inference.errors import BadRequest
 from inference.lora.config import read_config, refusal
 from inference.lora.file_names import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 from inference.lora.files import TensorFile, check_files, read_shapes
-from inference.lora.keys import PREFIX, TensorRole, group_keys
+from inference.lora.keys import PAIR, PREFIX, TensorRole, group_keys
 
 ANY_RANK = 1 << 30  # the parts are loaded already; the sum's rank is checked when it is loaded
-PAIR = {TensorRole.LORA_A, TensorRole.LORA_B}
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,12 +12,11 @@ from torch import Tensor, nn
 
 from inference.lora.config import AdapterConfig, refusal
 from inference.lora.files import Shape
-from inference.lora.keys import RoleKeys, TensorRole
+from inference.lora.keys import PAIR, RoleKeys, TensorRole
 from inference.model.lora.adapted_experts import has_stacked_experts
 from inference.model.lora.replaced_module import is_router
 
 WRAPPER = ".base_layer"  # between the name of a module and that of an inner wrapper's tensor
-PAIR = {TensorRole.LORA_A, TensorRole.LORA_B}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl
 
 from hub.dataset_files import DatasetSource
 from inference.errors import BadRequest
-from inference.finding import Refused
+from inference.finding import NOT_FETCHED, Refused
 from tuning.data.examples import InvalidDataset
 from tuning.data.parquet import PARQUET
 from tuning.data.rows import JSONL, open_rows
@@ -36,7 +36,6 @@ MEDIA_TYPES: Mapping[str, str] = {
     ".parquet": PARQUET,
 }
 PUBLIC_FINDINGS = ("access", "dataset")  # the others may name folders of this machine
-NOT_FETCHED = "it could not be fetched: the server's log says why"
 MAX_SHOWN_CHARS = 60
 SNIFFED_BYTES = 1000  # of a .json file, which may be an array or JSON lines
 
