@@ -23,9 +23,8 @@ MESSAGE_STATE = "hearth.message_state"
 
 ABORT = "hearth.abort"  # in the scope's extensions: function that drops the connection and its unsent bytes
 
-DROPPED_HEADERS = frozenset(
-    {"content-length", "transfer-encoding", "expect"}
-)  # obsolete once the body is read
+# Obsolete once the body is read.
+DROPPED_HEADERS = frozenset({"content-length", "transfer-encoding", "expect"})
 
 
 def make_environ(scope: dict[str, Any], body: BinaryIO) -> dict[str, Any]:

@@ -15,13 +15,7 @@ from inference.finding import Finding
 from inference.types import GenerationRequest
 from selftest.compare import Comparison, Divergence, compare
 from selftest.full_batch import measure_speed, run_full_batch
-from selftest.scenarios import (
-    CollectedAnswer,
-    make_prompts,
-    make_request,
-    make_scenarios,
-    run_alone,
-)
+from selftest.scenarios import CollectedAnswer, make_prompts, make_request, make_scenarios, run_alone
 
 MAX_SECONDS = 40.0  # approximate duration of the whole selftest
 # Tokens of the common prefix, and of an answer: at most the first line, for slow models down to the second.

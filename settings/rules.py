@@ -6,12 +6,7 @@ from collections.abc import Callable
 from settings.schema import BadSetting, Settings
 
 ROOT_PATH = re.compile(r"(/[^/?#\s]+)+")
-WITH_IMATRIX = (
-    "q6_k",
-    "q5_k_m",
-    "q4_k_m",
-    "q4_0",
-)  # Q8_0 is rounded by itself, int8 and int4 by rules of ours
+WITH_IMATRIX = ("q6_k", "q5_k_m", "q4_k_m", "q4_0")  # q8_0, int8 and int4 are rounded without one
 IsBroken = Callable[[Settings], bool]
 
 RULES: tuple[tuple[IsBroken, str], ...] = (

@@ -240,9 +240,8 @@ def test_a_refused_download_fetches_nothing(tmp_path: Path) -> None:
         result = run("--download", "--max-input-tokens=512", HF_ENDPOINT=fake.url, **settings)
         assert result.returncode == 1 and "NO" in result.stdout
         size = int.from_bytes((folder / "model.safetensors").read_bytes()[:8], "little")
-        assert (
-            sum(request.sent for request in fake.gets_of("model.safetensors")) == 8 + size
-        )  # its header alone
+        sent = sum(request.sent for request in fake.gets_of("model.safetensors"))
+        assert sent == 8 + size  # its header alone
 
 
 def test_a_missing_package_is_named_with_a_remedy(capsys: pytest.CaptureFixture[str]) -> None:

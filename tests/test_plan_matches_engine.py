@@ -130,9 +130,8 @@ def test_a_token_takes_the_planned_bytes(promised: Any, family: str, determinist
 
 
 @pytest.mark.parametrize("runner", ("fused", "paged"))
-@pytest.mark.parametrize(
-    "num_bytes", (0, 30_000)
-)  # as many as are useful; less than 120 tokens without window
+# As many bytes as are useful; fewer than 120 tokens take without a window.
+@pytest.mark.parametrize("num_bytes", (0, 30_000))
 def test_layers_with_a_window_take_the_planned_bytes(promised: Any, runner: str, num_bytes: int) -> None:
     limits = {"CONTEXT": 120, "MAX_BATCH_TOKENS": 16, "KV_MEMORY_GB": num_bytes / 10**9}
     promise = promised("gemma3_text", RUNNER=runner, **limits)

@@ -75,9 +75,8 @@ class ProtocolVersion:
 ROOT = ProtocolVersion("root", "", "_", repeats_message=True)  # clients up to 0.0.50
 ALPHA = ProtocolVersion("alpha", "/alpha", "-")  # 0.0.53 to 0.0.63
 V1 = ProtocolVersion("v1", "/v1", "-", typed_deltas=True)  # 0.1.0 to 0.2.23
-PASSTHROUGH = ProtocolVersion(
-    "passthrough", "/passthrough/v1", "-", typed_deltas=True, object_content=True
-)  # a 0.2 distribution
+# A 0.2 distribution.
+PASSTHROUGH = ProtocolVersion("passthrough", "/passthrough/v1", "-", typed_deltas=True, object_content=True)
 
 V1ALPHA = ProtocolVersion("v1alpha", "/v1alpha", "-", typed_deltas=True)  # post-training since 0.3
 V1BETA = ProtocolVersion("v1beta", "/v1beta", "-", typed_deltas=True)  # datasets since 0.3

@@ -37,14 +37,7 @@ from api.tinker.results import write_json, write_protobuf
 from api.tinker.sampling.samples import SamplePromise, current_samples, is_sample_id
 from api.tinker.tinker_route import TinkerRoute, require_runs, submit, submit_at
 from inference.models import Models
-from tuning.runs.types import (
-    ForwardBackward,
-    LoadWeights,
-    OptimStep,
-    RunOptions,
-    SaveForSampler,
-    SaveWeights,
-)
+from tuning.runs.types import ForwardBackward, LoadWeights, OptimStep, RunOptions, SaveForSampler, SaveWeights
 from tuning.trainer.optimizers import AdamParams
 
 ADAMW = "adamw"

@@ -16,12 +16,7 @@ from hub.small_files import SPECIAL_TOKENS, TEMPLATE, TEMPLATES, TOKENIZER
 from inference import untrusted_json
 from inference.errors import BadRequest, error_line
 from inference.finding import Finding, format_size
-from inference.model.load.tokenizer import (
-    SPECIAL_TOKEN_NAMES,
-    chat_templates,
-    read_chat_template,
-    token_text,
-)
+from inference.model.load.tokenizer import SPECIAL_TOKEN_NAMES, chat_templates, read_chat_template, token_text
 from inference.text.chat_template import ChatTemplate, first_line
 from inference.text.template_features import TEMPLATE_ERRORS
 from inference.text.template_probes import MARKER, PROBE_CALL_MESSAGES, PROBE_MESSAGE, PROBE_TOOL

@@ -20,11 +20,8 @@ VOCABULARY = re.compile(
 MISSING_FIX = "copy the tokenizer.json of a model of its family into its folder, or choose another model"
 TEKKEN = "tekken.json"  # of mistral-common, which transformers does not read by itself
 CLASS = "tokenizer_class"
-WITHOUT_FILES = (
-    "ByT5Tokenizer",
-    "CanineTokenizer",
-    "PerceiverTokenizer",
-)  # their tokens are bytes, characters
+# Their tokens are bytes or characters.
+WITHOUT_FILES = ("ByT5Tokenizer", "CanineTokenizer", "PerceiverTokenizer")
 
 
 def check(plan: Plan, machine: Machine) -> Finding | None:

@@ -15,11 +15,7 @@ from inference.engine.build_batch import PendingIds, PreparedBatch, build_batch
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.sampling.place_scores import add_place_scores
-from inference.engine.sampling.sampler import (
-    NAN_LOGITS,
-    PendingSample,
-    Sampler,
-)
+from inference.engine.sampling.sampler import NAN_LOGITS, PendingSample, Sampler
 from inference.engine.sampling.scatter import select_rows
 from inference.engine.scheduling.scheduler import SchedulerOutput
 from inference.engine.sequence import Sequence

@@ -6,13 +6,7 @@ Names and buckets: vLLM, vllm/v1/metrics/loggers.py.
 from collections.abc import Callable
 from operator import attrgetter
 
-from inference.metrics.request_stats import (
-    CONTEXT_BUCKETS,
-    AnswerStats,
-    Buckets,
-    CounterSpec,
-    HistogramSpec,
-)
+from inference.metrics.request_stats import CONTEXT_BUCKETS, AnswerStats, Buckets, CounterSpec, HistogramSpec
 
 FIRST_TOKEN_S: Buckets = (
     *(0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 20.0),

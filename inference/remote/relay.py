@@ -18,9 +18,7 @@ from inference.remote.stream import Emit
 from inference.remote.upstreams.upstream_api import AnswerReader, UpstreamCall
 
 MAX_STREAM_BYTES = 256 << 20  # of one response
-SLICE_BYTES = (
-    16 << 10
-)  # of an event stream that are read before other tasks run: empty lines take the longest
+SLICE_BYTES = 16 << 10  # of an event stream, read before other tasks run: empty lines take the longest
 LEAVE_TIMEOUT_S = 2.0  # for a call that is cancelled before it is accepted
 DOCUMENT = "application/json"
 PARSERS: Mapping[str, type[EventStreamParser] | type[FrameParser]] = {

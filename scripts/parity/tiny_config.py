@@ -14,10 +14,7 @@ Settings = dict[str, Any]
 MAX_LAYERS = 6
 LAYER_COUNTS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "decoder_layers")
 SPECIAL_TOKEN_IDS = {"pad_token_id": 0, "bos_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
-UNCHANGED = (
-    "is_decoder",
-    "add_cross_attention",
-)  # they distinguish a decoder from an encoder of the same type
+UNCHANGED = ("is_decoder", "add_cross_attention")  # they tell a decoder from an encoder of the same type
 # Settings that make `generate` decode greedily.
 GREEDY: Settings = {
     "forced_eos_token_id": None,

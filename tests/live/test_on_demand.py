@@ -90,9 +90,10 @@ EXCHANGES = [
     ("/tokenize", {"messages": MESSAGES}),
     ("/detokenize", {"tokens": [5, 6, 7]}),
 ]
+# Of one answer; digits that threads change; what was requested before.
 CHANGING = re.compile(
     r'"(id|created)":("[^"]*"|\d+)|call_\w+|(?<=\.\d{3})\d+|"model":"[^"]*"|"cached_tokens":\d+'
-)  # of one answer, digits that threads change, and what was asked before
+)
 
 
 def ask(models: ServerProcess, model: str) -> str:

@@ -53,9 +53,9 @@ def test_no_other_path_is_found(root: Path, path: str) -> None:
     assert Fence([str(root / "allowed")]).find(path.format(root=root)) is None
 
 
-INSIDE, OUT, OUT_NEW = (
+INSIDE, OUT, OUT_NEW = (  # links
     pytest.param(path, marks=pytest.mark.system("posix")) for path in ("inside/new", "out", "out/new")
-)  # links
+)
 
 
 @pytest.mark.parametrize("path", ["poet", "none", "none/deeper", INSIDE, "{root}/allowed/new", "poet/a.txt"])

@@ -1,6 +1,4 @@
-"""Projections merged into one matmul: the same answers, the same weights, each projection still correct
-alone.
-"""
+"""Projections merged into one matmul: the same answers and weights, each projection still correct alone."""
 
 from collections.abc import Iterator
 

@@ -10,14 +10,7 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from inference.errors import (
-    BadRequest,
-    NotImplementedHere,
-    Overloaded,
-    ServerError,
-    TooLong,
-    Unavailable,
-)
+from inference.errors import BadRequest, NotImplementedHere, Overloaded, ServerError, TooLong, Unavailable
 from inference.events import Event, Finished, Token
 from inference.remote import attempts, relay
 from inference.types import GenerationRequest

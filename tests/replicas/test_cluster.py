@@ -6,13 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from inference.replicas.cluster import (
-    NoCluster,
-    RayCluster,
-    check_reachable,
-    message_lines,
-    scaling_options,
-)
+from inference.replicas.cluster import NoCluster, RayCluster, check_reachable, message_lines, scaling_options
 from settings.replicas import ReplicaSpec
 
 

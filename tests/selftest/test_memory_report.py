@@ -17,11 +17,7 @@ from inference.engine.sequence import Sequence
 from inference.engine_stats import StepStats
 from inference.factory import LoadedEngine
 from inference.finding import Finding
-from selftest.full_batch import (
-    REPORT_AFTER_STEPS,
-    FullBatchWatcher,
-    StepListener,
-)
+from selftest.full_batch import REPORT_AFTER_STEPS, FullBatchWatcher, StepListener
 from selftest.memory_report import MemoryReport, MemoryTerm
 from selftest.report import (
     format_memory_json,

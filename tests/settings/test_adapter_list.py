@@ -4,13 +4,7 @@ from typing import Any
 
 import pytest
 
-from settings.adapter_list import (
-    AdapterEntry,
-    default_scales,
-    parse_entry,
-    to_adapters,
-    to_scaled_adapters,
-)
+from settings.adapter_list import AdapterEntry, default_scales, parse_entry, to_adapters, to_scaled_adapters
 from tests.settings.conftest import Complaint
 
 

@@ -34,9 +34,8 @@ def sentencepiece() -> Tokenizer:
     tokenizer.decoder = decoders.Sequence(
         [decoders.Replace("▁", " "), decoders.ByteFallback(), decoders.Fuse(), decoders.Strip(" ", 1, 0)]
     )
-    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(
-        prepend_scheme="never"
-    )  # for training: merges within words
+    # For training: merges within words.
+    tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(prepend_scheme="never")
     trainer = trainers.BpeTrainer(vocab_size=400, special_tokens=names)
     tokenizer.train_from_iterator(TEXTS[:2], trainer)
     written = json.loads(tokenizer.to_str())

@@ -15,14 +15,7 @@ from typing import Any, Protocol
 from inference.database import Database
 from inference.errors import BadRequest, Internal, ServerError
 from tuning.runs.checkpoints import link_files
-from tuning.runs.memory import (
-    PASS_TOKENS,
-    PLANNED_TOKENS,
-    RunMemory,
-    RunPlan,
-    describe_shortage,
-    to_plan,
-)
+from tuning.runs.memory import PASS_TOKENS, PLANNED_TOKENS, RunMemory, RunPlan, describe_shortage, to_plan
 from tuning.runs.store import RUN_INFOS, change, require
 from tuning.runs.trainer_process import TrainerDied
 from tuning.runs.types import RunInfo, RunOptions

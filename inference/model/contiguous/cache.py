@@ -8,12 +8,7 @@ from typing import Any
 
 import torch
 from transformers import PretrainedConfig
-from transformers.cache_utils import (
-    CacheLayerMixin,
-    DynamicIndexedLayer,
-    DynamicLayer,
-    LinearAttentionLayer,
-)
+from transformers.cache_utils import CacheLayerMixin, DynamicIndexedLayer, DynamicLayer, LinearAttentionLayer
 
 from inference.model.batch import UnsupportedModel
 from inference.model.cache_layers import KV_LAYERS, build_cache_layers

@@ -14,8 +14,6 @@ from inference.model.batch import Batch
 from inference.model.device_copy import to_device
 
 AdapterSpan = tuple[int, int, int]  # (adapter's number, first token, token behind the last)
-
-
 ALL_TOKENS = slice(None)
 
 

@@ -25,18 +25,8 @@ from inference.model.load.architecture import (
 )
 from inference.model.load.checkpoint_quantization import set_quantization
 from inference.model.load.device_dtype import default_context
-from inference.model.load.formats import (
-    FORMATS,
-    WeightsFormat,
-    is_gguf,
-    read_config,
-    read_tokenizer,
-)
-from inference.model.load.generation_config import (
-    gguf_stop_token_ids,
-    stop_token_ids_of,
-    vocab_size_of,
-)
+from inference.model.load.formats import FORMATS, WeightsFormat, is_gguf, read_config, read_tokenizer
+from inference.model.load.generation_config import gguf_stop_token_ids, stop_token_ids_of, vocab_size_of
 from inference.model.load.rope import rope_scaling
 from inference.model.load.tokenizer import read_chat_template, replace_settings
 from inference.model.placement.device_map import build_device_map, without_accelerate_dispatch

@@ -27,13 +27,7 @@ from inference.model.paged.captured_graph import (
     MixedGraph,
     Replay,
 )
-from inference.model.paged.cuda_graphs import (
-    GRAPH_KINDS,
-    GraphKind,
-    GraphRunner,
-    decode_sizes,
-    mixed_sizes,
-)
+from inference.model.paged.cuda_graphs import GRAPH_KINDS, GraphKind, GraphRunner, decode_sizes, mixed_sizes
 from inference.model.paged.runner import PagedRunner
 
 log = logging.getLogger(__name__)

@@ -19,10 +19,7 @@ from inference.model.lazy_zeros import lazy_zeros
 from inference.model.paged.q8_0 import head_bytes, store_quantized
 
 PAGE_SIZE = 16  # tokens of a page
-KV_DTYPES = AUTO, INT8 = (
-    "auto",
-    "int8",
-)  # of keys and values: the model's dtype, or blocks of 8 bits (q8_0.py)
+KV_DTYPES = AUTO, INT8 = "auto", "int8"  # of keys and values: the model's, or blocks of 8 bits (q8_0.py)
 
 
 @dataclass(frozen=True, slots=True)

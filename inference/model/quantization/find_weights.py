@@ -77,9 +77,8 @@ def find_weights(model: Any, device: str = "cpu") -> Iterator[FoundWeight]:
         users = [module for module, _ in owners if isinstance(module, LINEAR)]
         is_transposed = {isinstance(module, Conv1D) for module in users}
         biases = {id(bias): bias for module in users if (bias := bias_of(module)) is not None}
-        is_plain = (
-            type(weight.data) is Tensor and weight.dtype in NATIVE_DTYPES
-        )  # neither quantized nor sharded
+        # Neither quantized nor sharded.
+        is_plain = type(weight.data) is Tensor and weight.dtype in NATIVE_DTYPES
         if not is_plain or weight.device.type != device or len(is_transposed) > 1 or len(biases) > 1:
             continue
         if weight.dim() == MATRIX and (users or weight is table):

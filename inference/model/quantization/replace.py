@@ -13,13 +13,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from inference.model.quantization.find_weights import (
-    FoundWeight,
-    Owner,
-    WeightRole,
-    find_weights,
-    owners_of,
-)
+from inference.model.quantization.find_weights import FoundWeight, Owner, WeightRole, find_weights, owners_of
 from inference.model.quantization.packed_tensor import PackedExperts, PackedTensor, PackedWeight, WeightMatrix
 from inference.model.quantization.schemes import packed_dtypes
 from inference.native.packed_matrix import NATIVE_DTYPES, PackedMatrix

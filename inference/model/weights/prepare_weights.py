@@ -13,11 +13,7 @@ from transformers import PreTrainedModel
 from inference.errors import ServerError, Unavailable, named_error
 from inference.model import merge_projections
 from inference.model.quantization.error import QuantError
-from inference.model.quantization.quantize import (
-    quantize_weights,
-    use_packed_weights,
-    verify_packed_weights,
-)
+from inference.model.quantization.quantize import quantize_weights, use_packed_weights, verify_packed_weights
 from inference.model.quantization.replace import packed_weights, rounds_activations
 from inference.model.quantization.schemes import NONE, Quantization
 from inference.model.reference import Reference

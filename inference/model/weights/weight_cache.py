@@ -28,9 +28,7 @@ from inference.native.build import NativeUnavailable
 from inference.native.cpu_levels import processor_features
 from inference.native.library import library_id
 from inference.native.packed_matrix import PackedMatrix
-from inference.native.weight_cache.file import (
-    write_weight_file,
-)
+from inference.native.weight_cache.file import write_weight_file
 from inference.native.weight_cache.prune import prune
 from inference.native.weight_cache.source_files import (
     SUFFIX,

@@ -1,6 +1,4 @@
-"""A model's spec is extracted for native code, or the unsupported part is named; a wrong spec is not
-served.
-"""
+"""A model's spec is extracted for native code, or its unsupported part named; no wrong spec is served."""
 
 from collections.abc import Callable
 from dataclasses import replace

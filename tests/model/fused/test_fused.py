@@ -1,6 +1,4 @@
-"""Steps of native code: a row's logits do not depend on other rows, and round no more than in
-transformers.
-"""
+"""Steps of native code: a row does not depend on others, and rounds no more than in transformers."""
 
 import random
 from collections.abc import Sequence

@@ -32,10 +32,10 @@ def indexed(
     row = torch.searchsorted(index.query_start_loc[1:].contiguous(), token, right=True)
     row = row.clamp(max=len(index.seq_lens) - 1)
     position = (index.seq_lens[row] - index.query_start_loc[row + 1] + token)[:, None]
-    keys, values = (
+    keys, values = (  # (T, n, H, D)
         data[index.pages[row].long()].flatten(1, 2).repeat_interleave(H // data.shape[2], 2)
         for data in (pages.keys, pages.values)
-    )  # (T, n, H, D)
+    )
     scores = torch.einsum("thd,tnhd->thn", query, keys) * params.scale
     column = torch.arange(keys.shape[1], device=query.device)
     visible = (column <= position) & (column > position - (params.window or CONTEXT))
@@ -47,9 +47,8 @@ def indexed(
 
 def trace(compute: Callable[[], torch.Tensor]) -> Callable[[], torch.Tensor]:
     compute()
-    tracer = import_module(
-        "torch.fx.experimental.proxy_tensor"
-    )  # here: each process of pytest imports this file
+    # Here, not at the top: each process of pytest imports this file.
+    tracer = import_module("torch.fx.experimental.proxy_tensor")
     return tracer.make_fx(compute)()
 
 

@@ -1,6 +1,4 @@
-"""A rank that cannot start, fails alone or is killed: the failure is reported at once, and nothing keeps
-waiting.
-"""
+"""A rank that cannot start, fails alone or is killed is reported at once, and nothing keeps waiting."""
 
 from contextlib import closing
 from pathlib import Path

@@ -1,10 +1,6 @@
 """Requests of a run for a scripted trainer."""
 
-from tuning.runs.types import (
-    ForwardBackward,
-    OptimStep,
-    PassOutput,
-)
+from tuning.runs.types import ForwardBackward, OptimStep, PassOutput
 from tuning.trainer.datum import Datum
 from tuning.trainer.optimizers import AdamParams
 

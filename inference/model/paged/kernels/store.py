@@ -10,12 +10,7 @@ from transformers import PreTrainedModel
 
 from inference.errors import named_error
 from inference.model.paged.kernels.shapes import AttentionShape, attention_shapes
-from inference.model.paged.kv_pool import (
-    RotaryStoreKernel,
-    StoreKernel,
-    rotate_and_store,
-    store_by_index,
-)
+from inference.model.paged.kv_pool import RotaryStoreKernel, StoreKernel, rotate_and_store, store_by_index
 
 log = logging.getLogger(__name__)
 

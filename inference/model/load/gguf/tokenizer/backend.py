@@ -6,16 +6,7 @@ Knows the kinds of vocabularies (llama.cpp, src/llama-vocab.cpp) and the library
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from tokenizers import (
-    AddedToken,
-    Regex,
-    Tokenizer,
-    decoders,
-    models,
-    normalizers,
-    pre_tokenizers,
-    processors,
-)
+from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors
 
 from inference.finding import join_names
 from inference.model.load.gguf.file.cursor import NotGguf
