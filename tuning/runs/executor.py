@@ -122,7 +122,7 @@ class RunExecutor:
         return RunCreated(run_id=run_id, path=request.path or None)
 
     def forward_backward(self, run_id: str, request: ForwardBackward) -> PassOutput:
-        run = self._usable(run_id)
+        run = self._usable_run(run_id)
         arrays = data_to_arrays(request.data)
         max_tokens = self.residents.pass_tokens(run, max(map(len, request.data), default=0))
         fields = {"loss_fn": request.loss_fn, "config": dict(request.config), "max_tokens": max_tokens}
@@ -138,7 +138,7 @@ class RunExecutor:
         return PassOutput(logprobs=logprobs, metrics=reply.header["metrics"])
 
     def optim_step(self, run_id: str, request: OptimStep) -> StepOutcome:
-        run = self._usable(run_id)
+        run = self._usable_run(run_id)
         try:
             reply = self.residents.call(run, "optim_step", params=dataclasses.asdict(request.params))
         finally:
@@ -146,7 +146,7 @@ class RunExecutor:
         return StepOutcome(metrics=reply.header["metrics"])
 
     def save_weights(self, run_id: str, request: SaveWeights) -> WeightsSaved:
-        run, path = self._usable(run_id), CheckpointPath(run_id, request.kind, request.name)
+        run, path = self._usable_run(run_id), CheckpointPath(run_id, request.kind, request.name)
         check_checkpoint_name(request.name)
         check_ttl(request.ttl_s)
         recipients = parse_recipients(request.encrypt_to)
@@ -162,7 +162,7 @@ class RunExecutor:
         return WeightsSaved(path=str(path))
 
     def save_for_sampler(self, run_id: str, request: SaveForSampler) -> WeightsSaved:
-        run = self._usable(run_id)
+        run = self._usable_run(run_id)
         if request.name is None:
             return self._save_snapshot(run, request)
         check_checkpoint_name(request.name)
@@ -174,7 +174,7 @@ class RunExecutor:
         return WeightsSaved(path=str(path))
 
     def load_weights(self, run_id: str, request: LoadWeights) -> WeightsLoaded:
-        run, checkpoint = self._usable(run_id), self._trainable(request.path)
+        run, checkpoint = self._usable_run(run_id), self._trainable_checkpoint(request.path)
         folder = self._checkpoints.folder_of(checkpoint)
         self.residents.call(run, "load", folder=str(folder), with_optimizer=request.with_optimizer)
         self.residents.mark_changed(run, has_gradients=False)
@@ -184,7 +184,7 @@ class RunExecutor:
     def reject(self, run_id: str, request: RejectedRequest) -> Failure:
         return Failure(message=request.message, category=request.category)
 
-    def _usable(self, run_id: str) -> RunInfo:
+    def _usable_run(self, run_id: str) -> RunInfo:
         """Raises Internal for a corrupted run, naming its last checkpoint."""
         run: RunInfo = self._database.run(require, RUN_INFOS, run_id)
         if run.is_corrupted:
@@ -204,7 +204,7 @@ class RunExecutor:
     def _checkpoints_of(self, run_id: str) -> list[RunCheckpoint]:
         return self._database.run(latest, RUN_CHECKPOINTS, run_id)
 
-    def _trainable(self, path: str) -> RunCheckpoint:
+    def _trainable_checkpoint(self, path: str) -> RunCheckpoint:
         checkpoint = self._checkpoints.get(path)
         if checkpoint.kind != "weights":
             raise BadRequest("path", "must be one of save_weights: others cannot be trained on", path)
@@ -212,7 +212,7 @@ class RunExecutor:
 
     def _start_from(self, run: RunInfo, request: CreateRun) -> RunInfo:
         """The state of the new run is that of a checkpoint; so is the shape of its adapter."""
-        checkpoint = self._trainable(request.path)
+        checkpoint = self._trainable_checkpoint(request.path)
         options = dataclasses.replace(
             checkpoint.options,
             base_model=request.options.base_model or checkpoint.options.base_model,

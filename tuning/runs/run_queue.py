@@ -109,22 +109,6 @@ class RunQueue:
         self._put(QueuedRequest(seq_id, request, Promise(promise.request_id), is_lost=True))
         return promise
 
-    def _put(self, queued: QueuedRequest) -> None:
-        self.last_arrival = time.monotonic()
-        self.waiting[queued.seq_id] = queued
-        self.gap_bytes += queued.num_bytes
-        self._find_missing()
-
-    def _find_missing(self) -> None:
-        while self.missing_seq_id in self.waiting:
-            self.gap_bytes -= self.waiting[self.missing_seq_id].num_bytes
-            self.missing_seq_id += 1
-
-    def _refusal(self, num_bytes: int, max_gap_bytes: int) -> RejectedRequest:
-        size, limit = format_size(self.gap_bytes + num_bytes), format_size(max_gap_bytes)
-        message = f"{size} would wait for seq_id {self.missing_seq_id}, at most {limit} may: send it first"
-        return RejectedRequest(message=message)
-
     def is_in_reach(self, seq_id: int) -> bool:
         return seq_id < self.next_seq_id + MAX_IN_FLIGHT
 
@@ -171,6 +155,22 @@ class RunQueue:
         while self._sizes and before - self.result_bytes < num_bytes:
             self._forget(next(iter(self._sizes)))
         return before - self.result_bytes
+
+    def _put(self, queued: QueuedRequest) -> None:
+        self.last_arrival = time.monotonic()
+        self.waiting[queued.seq_id] = queued
+        self.gap_bytes += queued.num_bytes
+        self._find_missing()
+
+    def _find_missing(self) -> None:
+        while self.missing_seq_id in self.waiting:
+            self.gap_bytes -= self.waiting[self.missing_seq_id].num_bytes
+            self.missing_seq_id += 1
+
+    def _refusal(self, num_bytes: int, max_gap_bytes: int) -> RejectedRequest:
+        size, limit = format_size(self.gap_bytes + num_bytes), format_size(max_gap_bytes)
+        message = f"{size} would wait for seq_id {self.missing_seq_id}, at most {limit} may: send it first"
+        return RejectedRequest(message=message)
 
     def _forget(self, seq_id: int) -> None:
         del self.promises[seq_id]

@@ -38,7 +38,7 @@ from tuning.types import NUM_CHECKPOINTS, JobSpec
 RUN_ID = "job"
 MAX_NOT_FINITE = 3  # steps in a row
 SCORES = "The model scores the rows as it is now: the losses compare with that"
-TIMED_SAVE_STEP = 2  # after so many steps the state is saved once, so that the third step tells the time left
+TIMED_SAVE_STEP = 2  # the state is saved after this step too: the time left includes the time of a save
 
 
 class TrainingJob:
@@ -107,9 +107,9 @@ class TrainingJob:
 
     def _prepare_reference(self) -> None:
         """Score all data once with the model that the job starts from, before its first step."""
-        all_data = [data for data in (self.training_data, self.validation_data) if data is not None]
         if not self.training_data.needs_reference:
             return
+        all_data = [data for data in (self.training_data, self.validation_data) if data is not None]
         logprobs = read_reference(self.folder)
         if logprobs is None:
             self.progress.message(SCORES)
