@@ -1,6 +1,4 @@
-"""Selects the tests: the fast ones, the opt-in marks named on the command line, and those that this system
-can run; and orders them.
-"""
+"""Selects and orders the tests that run: the fast ones, marks of the command line, those of this system."""
 
 import gc
 import os
@@ -38,8 +36,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Exempt from garbage collection what is imported and collected, which lives as long as the process; and
-    collect seldom: searching what the tests leave took up to half of their time.
+    """Exempt what is imported and collected from garbage collection, and collect seldom.
+
+    It lives as long as the process; searching what the tests leave took up to half of their time.
     """
     gc.disable()
     try:

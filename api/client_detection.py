@@ -13,8 +13,9 @@ def is_llama_stack(headers: Headers) -> bool:
 
 
 def is_text_generation(headers: Headers, model: str | None) -> bool:
-    """Whether the client is TGI's own, the Python package text-generation: known by its HTTP library and
-    by the name that it gives every model.
+    """Whether the client is TGI's own, the Python package text-generation.
+
+    It is known by its HTTP library and by the name that it gives every model.
     """
     agent = headers.get("User-Agent", "")
     return model == "tgi" and (agent.startswith("python-requests/") or " aiohttp/" in agent)

@@ -134,8 +134,10 @@ def error_type(status: int) -> str:
 
 
 def envelope(message: str, status: int, detail: Any = None) -> dict[str, Any]:
-    """The default body of an error, on routes of no dialect: clients of OpenAI read the fields of `error`,
-    clients of Llama Stack `error.message`, `error.detail` or `detail`.
+    """The default body of an error, on routes of no dialect.
+
+    Clients of OpenAI read the fields of `error`, those of Llama Stack `error.message`, `error.detail` or
+    `detail`.
     """
     detail = message if detail is None else detail
     openai_fields = {"message": message, "type": error_type(status), "param": None, "code": status}
@@ -205,8 +207,9 @@ def _render_http_error(error: HTTPException) -> Response:
 
 
 def _rule_of_dialect(error: HTTPException) -> Rule | None:
-    """The rule whose dialect the client meant: of the path as it was sent, in which %2F divides no names, and
-    of any method that the path supports.
+    """The rule whose dialect the client meant.
+
+    It is that of the path as it was sent, in which %2F divides no names, for any method that the path has.
     """
     method = next(iter(error.valid_methods or ()), None) if isinstance(error, MethodNotAllowed) else None
     path = request.environ.get("RAW_URI", "").partition("?")[0].removeprefix(request.root_path)

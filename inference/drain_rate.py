@@ -87,8 +87,10 @@ class RecentDurations:
 
 
 def likely_rest(totals: Sequence[float], progress: float) -> Sequence[float]:
-    """What may be left, after `progress`, of work like that which had these totals: one number for each
-    total that was larger. Work that exceeds all of them is expected to do so by as much again.
+    """What may be left of a work after `progress`, judged by the totals of earlier works.
+
+    One number for each total that was larger. Work that exceeds all of them is expected to do so by as much
+    again.
     """
     return [total - progress for total in totals if total > progress] or [progress - max(totals)]
 

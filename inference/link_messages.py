@@ -1,5 +1,4 @@
-"""What two processes of this project say to each other about a request: the types of inference/types.py as
-msgpack, without loss.
+"""The requests and events that two processes of this project exchange: inference/types.py as msgpack.
 
 A frame is a length and a message: a tag and its value. Decoders are made at import, which msgspec needs
 before several threads use them.

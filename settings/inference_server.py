@@ -50,13 +50,13 @@ class BadServer(ValueError):
 class InferenceServer:
     """A server that answers requests for a model.
 
-    kind     what it speaks; "detect": it is asked at the start; "link": this server has started it
-    url      address without a slash at the end; of an OpenAI server, with /v1
-    routes   of an OpenAI server: the routes that it has
-    headers  that carry its key or login
-    query    of every request, such as Azure's api-version
+    kind      what it speaks; "detect": it is asked at the start; "link": this server has started it
+    url       address without a slash at the end; of an OpenAI server, with /v1
+    routes    of an OpenAI server: the routes that it has
+    headers   that carry its key or login
+    query     of every request, such as Azure's api-version
     dns_host  the name at each of whose addresses there is a server; empty: url is the only one
-    login    a user's name and password, for servers that want them in a form
+    login     a user's name and password, for servers that want them in a form
     """
 
     kind: ServerKind

@@ -31,25 +31,25 @@ class Timeouts:
 class RemoteModel:
     """A model that a server answers for.
 
-    name            the name that requests use
-    upstream_name   the name that the server knows
-    others          further servers that answer for the model
-    socket          path of a Unix socket to connect to in place of the server's host; empty: none
-    aliases         further names that requests may use
+    name               the name that requests use
+    upstream_name      the name that the server knows
+    others             further servers that answer for the model
+    socket             path of a Unix socket to connect to in place of the server's host; empty: none
+    aliases            further names that requests may use
     takes_listed_name  the server's own name for its only model replaces upstream_name
-    context         tokens of prompt and answer together; None: the server's own
-    prompt_type     h2oGPT's name or number of how a conversation becomes text; empty: it stays messages
-    prompt_dict     the texts of the prompt type custom, by h2oGPT's names; empty: it is another type
-    tokenizer_folder  files of its tokenizer on this machine; empty: none
-    chat_template   of that tokenizer in place of its own; empty: its own
+    context            tokens of prompt and answer together; None: the server's own
+    prompt_type        h2oGPT's name or number of how a conversation becomes text; empty: it stays messages
+    prompt_dict        the texts of the prompt type custom, by h2oGPT's names; empty: it is another type
+    tokenizer_folder   files of its tokenizer on this machine; empty: none
+    chat_template      of that tokenizer in place of its own; empty: its own
     max_answer_tokens  requests for more get so many; None: no limit of its own
-    max_tokens      of an answer to a request without a limit, where the server's own default is too low
-    drop            fields that are left out if the server does not support them, rather than refused
-    extra           fields that are added to every body
-    max_concurrent  requests that run at the server at the same time; further ones get status 429
-    fallbacks       names of models on other servers that answer while no server of this one does
+    max_tokens         of an answer to a request without a limit, where the server's own default is too low
+    drop               fields that are left out if the server does not support them, rather than refused
+    extra              fields that are added to every body
+    max_concurrent     requests that run at the server at the same time; further ones get status 429
+    fallbacks          names of models on other servers that answer while no server of this one does
     context_fallbacks  those that answer if the prompt is too long for this one
-    must_connect    a server that does not respond at the start refuses it
+    must_connect       a server that does not respond at the start refuses it
     """
 
     name: str

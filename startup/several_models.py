@@ -1,6 +1,4 @@
-"""The start of a server whose own process loads no model: its models run on other servers, or on this machine
-in processes of their own.
-"""
+"""The start of a server that loads no model itself: they are on other servers or in other processes."""
 
 import contextlib
 import tempfile

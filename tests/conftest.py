@@ -12,13 +12,7 @@ from flask.testing import FlaskClient
 
 from api import create_app
 from settings.groups import ServerSettings
-from tests import (
-    brief_benchmarks,
-    compiled_routes,
-    hypothesis_profile,
-    missing_compiler,
-    static_files_once,
-)
+from tests import brief_benchmarks, compiled_routes, hypothesis_profile, missing_compiler, static_files_once
 from tests.fakes.fake_backend import FakeBackend, make_models
 from tests.tuning.scripted_service import RecordingAdapters, make_service
 from tuning.service import TuningService

@@ -1,3 +1,5 @@
+"""Contents of messages: texts, or parts that are joined where they meet."""
+
 from itertools import product
 
 import pytest

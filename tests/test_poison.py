@@ -1,6 +1,4 @@
-"""A request whose numbers overflow fails alone: its neighbours and the next sequence in its row are
-unaffected.
-"""
+"""A request whose numbers overflow fails alone: neighbours and the next sequence in its row do not notice."""
 
 import pytest
 from transformers import PreTrainedModel

@@ -1,3 +1,5 @@
+"""Each field out of its range is refused by its name, with the rule and the value."""
+
 import math
 import sys
 from dataclasses import replace

@@ -122,16 +122,16 @@ class JobSpec:
 class TrainingBase:
     """The served model as a trainer loads it.
 
-    names         its names for clients; the first one's last part is in the names of fine-tuned models
-    model_folder  or its GGUF file
-    context       most tokens of a row; 0: the model's
-    rope_scaling  and rope_factor, allow_pickle: as the settings
-    quantize      the scheme by which the served weights are packed; a job decides for itself
-    imatrix       the file by which that scheme weighs its errors; empty: none
-    threads       CPU threads of a trainer
-    device        of trainers, as in JobSpec
-    num_processes of a trainer, which divide the rows of a batch; GPU n is that of process n
-    weight_file   of the served weights, packed, which a trainer maps if it exists; empty: there is none
+    names           its names for clients; the first one's last part is in the names of fine-tuned models
+    model_folder    or its GGUF file
+    context         most tokens of a row; 0: the model's
+    rope_scaling    and rope_factor, allow_pickle: as the settings
+    quantize        the scheme by which the served weights are packed; a job decides for itself
+    imatrix         the file by which that scheme weighs its errors; empty: none
+    threads         CPU threads of a trainer
+    device          of trainers, as in JobSpec
+    num_processes   of a trainer, which divide the rows of a batch; GPU n is that of process n
+    weight_file     of the served weights, packed, which a trainer maps if it exists; empty: there is none
     shares_weights  the server has mapped it, too: both have the same memory
     """
 

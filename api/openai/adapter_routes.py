@@ -33,9 +33,9 @@ UNKNOWN = "The lora adapter '{}' cannot be found."
 class LoadAdapterRequest(Struct):
     """An adapter to load.
 
-    lora_name     the name by which requests call it
-    lora_path     its folder below ADAPTER_DIRS, or its name on the Hub, with @revision for a version
-    load_inplace  replace a loaded adapter of this name; running requests keep the one that they began with
+    lora_name        the name by which requests call it
+    lora_path        its folder below ADAPTER_DIRS, or its name on the Hub, with @revision for a version
+    load_inplace     replace a loaded adapter of this name; running requests keep the one that they began with
     base_model_name  its model, as in --lora-modules; null: the one that has an adapter of this name, else the
                      first one on this machine
     """

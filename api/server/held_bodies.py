@@ -23,9 +23,9 @@ class HeldBodies:
         self.answer_times = RecentDurations()
 
     def seconds_until_released(self, num_bytes: float, headroom: int) -> float:
-        """Seconds until so many bytes of large bodies are released, each as a whole.
+        """Seconds until `num_bytes` bytes of large bodies are released. Each is released as a whole.
 
-        headroom  bytes that those which arrive may grow by: the next one is refused, and released
+        headroom  bytes that all bodies may still grow by; then the next one is refused, which releases it
         """
         now = time.monotonic()
         ends = [(body.remaining_s(now), float(body.num_bytes)) for body in self.large]

@@ -25,20 +25,20 @@ from inference.process.listen_address import (
 class Machine:
     """The resources that are free now.
 
-    disk              bytes free in the cache folder
-    ram               bytes of memory that this process may still take
-    gpus              the GPUs that torch sees
-    bfloat16_devices  the kinds of device ("cpu", "cuda") that serve bfloat16 faster than float32
-    port_error        why the port cannot be bound; empty if it can
-    ram_limited_by    the limit that bounds `ram`; empty: the machine's free memory
-    no_gpu_reason     why torch sees no GPU; empty if it sees one
-    unused_gpus       names of the driver's GPUs if torch can use none of them
-    no_gpu_fix        what makes torch see them; empty without unused_gpus
+    disk                bytes free in the cache folder
+    ram                 bytes of memory that this process may still take
+    gpus                the GPUs that torch sees
+    bfloat16_devices    the kinds of device ("cpu", "cuda") that serve bfloat16 faster than float32
+    port_error          why the port cannot be bound; empty if it can
+    ram_limited_by      the limit that bounds `ram`; empty: the machine's free memory
+    no_gpu_reason       why torch sees no GPU; empty if it sees one
+    unused_gpus         names of the driver's GPUs if torch can use none of them
+    no_gpu_fix          what makes torch see them; empty without unused_gpus
     missing_for_triton  what Triton lacks to compile kernels; empty without a GPU
-    inodes            files that can still be created in the cache folder
-    write_error       why the cache folder is not writable; empty if it is
-    has_links         whether the cache folder supports symbolic links
-    max_open_files    files and connections that may be open at a time
+    inodes              files that can still be created in the cache folder
+    write_error         why the cache folder is not writable; empty if it is
+    has_links           whether the cache folder supports symbolic links
+    max_open_files      files and connections that may be open at a time
     """
 
     disk: int

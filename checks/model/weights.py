@@ -107,8 +107,10 @@ def refetch_fix(repository: Repository, name: str) -> str:
 
 
 def describe_headers(plan: Plan) -> str:
-    """A note about weights without a fault: unread headers, another dtype than config.json says,
-    or formats of a GGUF file without native products.
+    """A note about weights without a fault.
+
+    Their headers were not read, their dtype is not that of config.json, or a GGUF file has formats without
+    native products.
     """
     headers, model_size, gguf_header = plan.repository.headers, plan.model_size, plan.repository.gguf_header
     if gguf_header and model_size and (formats := dequantized_formats(gguf_header)):

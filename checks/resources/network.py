@@ -1,6 +1,4 @@
-"""Checks that the server can listen on its ports, and open as many connections as it may have requests; and
-that other machines need a key.
-"""
+"""Checks that the server can listen, open enough connections, and has a key if others reach it."""
 
 import ipaddress
 

@@ -31,11 +31,10 @@ class ToolCalling:
         self._special = {vocabulary.text(id): id for id in vocabulary.special_ids}
 
     def forced_constraint(self, request: GenerationRequest) -> Constraint:
-        """The constraint for an answer that must be a tool call. Raises BadRequest for a tool_choice
-        that names none of the tools.
+        """The constraint for an answer that must be a tool call.
 
         The call has the model's own format if the chat template describes the tools. If the server describes
-        them, the call is JSON (format "llama").
+        them, the call is JSON (format "llama"). Raises BadRequest for a tool_choice that names no tool.
         """
         call_format = (
             self.model_format if self._chat_template.describes_tools(requested_format(request)) else "llama"

@@ -146,7 +146,7 @@ class ModelAdapters:
             try:
                 loaded = await self._in_process.load(name, folder, source, replace=True)
                 adapter = OnDemandAdapter(replace(loaded, number=next(self._numbers)), folder=folder)
-            except UpstreamFailure as failure:  # of most reasons: the model is not in memory
+            except UpstreamFailure as failure:  # any but bad_request: the model is not in memory
                 if failure.outcome == "bad_request":
                     raise
                 adapter = OnDemandAdapter(self._new_card(name, source), folder=folder, is_pending=True)

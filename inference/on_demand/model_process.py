@@ -1,5 +1,4 @@
-"""The process that serves one model: a Hearth of its own, which listens on a Unix socket in a private folder,
-or on a port that needs a key.
+"""The process of one model: a Hearth of its own behind a private Unix socket, or a port with a key.
 
 The child reads its settings from its standard input. What it prints comes back through a pipe: the report of
 its checks and its downloads as JSON, which say why and how far; all other lines are passed on.
@@ -48,10 +47,10 @@ def ignore(cpu_s: float) -> None:
 
 
 class ModelProcess:
-    """A child process, from its start to its end. `settings.host` is the socket that it listens on,
-    or the address of `settings.port`.
+    """A child process, from its start to its end.
 
     model     as the server reaches it while the process runs
+    settings  of the process: its host is the socket that it listens on, or the address of its port
     adapters  that the process gets when it has started; None: those of its settings
     """
 

@@ -1,5 +1,6 @@
-"""Ends a program whose output nobody reads any more, as with `| head`, without a traceback; and prints every
-character, also where the encoding of the output has few.
+"""Ends a program whose output nobody reads any more, as with `| head`, without a traceback.
+
+Prints every character, also where the encoding of the output has few.
 """
 
 import io

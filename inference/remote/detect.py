@@ -29,13 +29,13 @@ GUIDED_BEFORE = (0, 11)  # vLLM's version with other fields of constraints
 class Detected:
     """What a server says about itself.
 
-    kind     a kind of InferenceServer, "llama.cpp" or "transformers"; None: unknown
-    models   the names of its models
-    context  of the model; None: unknown
-    details  what the API of its kind needs to know of the document in which it says so
-    problem  why it could not be asked; empty: it answered
+    kind          a kind of InferenceServer, "llama.cpp" or "transformers"; None: unknown
+    models        the names of its models
+    context       of the model; None: unknown
+    details       what the API of its kind needs to know of the document in which it says so
+    problem       why it could not be asked; empty: it answered
     is_reachable  False: there is no connection to it
-    start_id  of its last start; empty: it does not say
+    start_id      of its last start; empty: it does not say
     """
 
     kind: str | None = None

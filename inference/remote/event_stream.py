@@ -21,8 +21,9 @@ class ServerSentEvent(NamedTuple):
 
 
 class EventStreamParser:
-    """Comments, ids, retry times and events without data are skipped. An unfinished event is dropped at the
-    end.
+    """Parses server-sent events from chunks of bytes.
+
+    Comments, ids, retry times and events without data are skipped; an unfinished event at the end is dropped.
     """
 
     def __init__(self) -> None:

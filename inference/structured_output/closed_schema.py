@@ -50,8 +50,8 @@ class SchemaCloser:
     """Closes one document, in which "#/…" references resolve.
 
     combined_ids  id() of the schemas that combinations refer to: these stay open, their users are closed
-    open_ids  id() of the schemas that stay open, with all inside them
-    cost      of the combinations so far
+    open_ids      id() of the schemas that stay open, with all inside them
+    cost          of the combinations so far
     """
 
     def __init__(self, root: Schema, cost: int = 0) -> None:

@@ -13,7 +13,7 @@ from transformers import PreTrainedTokenizerBase
 from transformers.utils.chat_template_utils import render_jinja_template
 
 from inference.errors import BadRequest, short
-from inference.text import tool_prompt as words
+from inference.text import tool_prompt
 from inference.text.message_rewrites import (
     ATTEMPTS,
     REASONING_ATTEMPTS,
@@ -57,10 +57,10 @@ bound_chat_templates()
 class ChatTemplate:
     """A tokenizer's chat template.
 
-    source              the template's text; all texts if the tokenizer has several templates
-    fallback_reason     why the plain format is used; empty if the model has a template
-    limit_error         the limit that the template exceeds for every conversation; empty if it does not
-    stops               stop strings of the plain format: without them the model would write the next turn
+    source           the template's text; all texts if the tokenizer has several templates
+    fallback_reason  why the plain format is used; empty if the model has a template
+    limit_error      the limit that the template exceeds for every conversation; empty if it does not
+    stops            stop strings of the plain format: without them the model would write the next turn
     """
 
     def __init__(self, tokenizer: Any) -> None:
@@ -92,7 +92,7 @@ class ChatTemplate:
         tools_in_prompt = bool(tools) and not self.describes_tools(tool_format)
         if tools_in_prompt:
             messages = with_system_first(
-                [Message("system", words.describe_tools(tools, prompt_format)), *messages]
+                [Message("system", tool_prompt.describe_tools(tools, prompt_format)), *messages]
             )
         if tools_in_prompt or not self.features.supports_calls:
             messages = with_tools_as_text(messages, prompt_format)
@@ -177,7 +177,7 @@ class ChatTemplate:
         """The messages, tools and further arguments as the template gets them."""
         return (
             [message_to_dict(message, uses_content_parts, uses_thinking_parts) for message in messages],
-            [words.tool_schema(tool) for tool in tools],
+            [tool_prompt.tool_schema(tool) for tool in tools],
             dict(template.arguments),
         )
 

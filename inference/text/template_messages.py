@@ -56,8 +56,10 @@ def _reasoning_fields(message: Message) -> dict[str, Any]:
 
 
 def with_joined_parts(messages: Messages, part_roles: Set[Role]) -> Messages:
-    """The parts of a message become one text, except in these roles. Parts beside a tool call do so in every
-    role: templates write that content in a place of its own.
+    """The messages, each with its parts as one text, except in these roles.
+
+    Parts beside a tool call become one text in every role: templates write that content in a place of its
+    own.
     """
     return [
         message

@@ -92,10 +92,10 @@ class StreamedAnswer:
 class Tally:
     """What came of the answers.
 
-    num_resumed  times that an answer went on at another replica
-    num_tokens   of all answers
-    num_wrong    tokens that are missing, too many, or others than those of the undisturbed run
-    differing    answers whose tokens, texts or ends are not those of the undisturbed run
+    num_resumed   times that an answer went on at another replica
+    num_tokens    of all answers
+    num_wrong     tokens that are missing, too many, or others than those of the undisturbed run
+    differing     answers whose tokens, texts or ends are not those of the undisturbed run
     disturbed_at  when the latest disturbance began, as time.monotonic
     """
 

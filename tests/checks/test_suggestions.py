@@ -1,6 +1,4 @@
-"""Suggestions for a plan that does not fit: they fit, the smallest change comes first, and their lines can be
-pasted into config.py.
-"""
+"""Suggestions for a plan that does not fit: they fit, smallest change first, as lines for config.py."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""A real Llama Stack distribution in front of this server, through two of its providers, as its clients see
-it.
-"""
+"""A real Llama Stack distribution in front of this server, through two of its providers."""
 
 import json
 import subprocess

@@ -1,6 +1,4 @@
-"""OpenAI's client in two major versions, and LangChain's, against this server: their users get the right
-results.
-"""
+"""OpenAI's client in two major versions, and LangChain's, get the right results from this server."""
 
 import json
 from typing import Any

@@ -245,13 +245,13 @@ def test_the_memory_of_a_failed_sequence_is_not_reused(make_bench: Make) -> None
     assert not bench.probe.has_cached_prefixes
 
 
-@pytest.mark.parametrize("most", (0, 5))
-def test_a_prompt_whose_logits_are_nan_fails_with_its_first_chunk(make_bench: Make, most: int) -> None:
+@pytest.mark.parametrize("max_tokens", (0, 5))
+def test_a_prompt_whose_logits_are_nan_fails_with_its_first_chunk(make_bench: Make, max_tokens: int) -> None:
     bench = make_bench(max_batch_tokens=16)
-    sink = bench.submit([NAN, *range(1, 29)], most)
+    sink = bench.submit([NAN, *range(1, 29)], max_tokens)
     bench.step()
     assert isinstance(sink.outputs[-1].error, Internal)
-    assert any(isinstance(move, Clear) for move in bench.probe.pending_cache_ops)
+    assert any(isinstance(op, Clear) for op in bench.probe.pending_cache_ops)
 
 
 def test_consecutive_failures_are_counted_until_a_success(make_bench: Make) -> None:

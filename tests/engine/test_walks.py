@@ -1,5 +1,6 @@
-"""Random walks over an engine with a fake runner: after each turn every row is accounted for, and every
-answer equals that of the same request alone.
+"""Random walks over an engine with a fake runner.
+
+After each turn every row is accounted for, and every answer equals that of the same request alone.
 
 The walks are always the same few; `WALKS=5000 pytest tests/engine/test_walks.py` runs that many others of
 each kind.

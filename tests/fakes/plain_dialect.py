@@ -1,6 +1,4 @@
-"""The smallest dialect: /say answers with the events' texts. For tests of behaviour that all dialects
-share.
-"""
+"""The smallest dialect, for what all dialects share: /say answers with the events' texts."""
 
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""A config.json that no model can be built from is refused before any weights are fetched, with the
-reason.
-"""
+"""A config.json that no model can be built from is refused, with the reason, before weights are fetched."""
 
 from collections.abc import Callable
 from pathlib import Path

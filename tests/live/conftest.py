@@ -1,3 +1,5 @@
+"""One server with the demo model for all tests of this folder."""
+
 from collections.abc import Iterator
 
 import pytest

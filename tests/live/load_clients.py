@@ -1,6 +1,4 @@
-"""Hundreds of clients, one connection each, that read answers or disconnect; and the server's gauges
-afterwards.
-"""
+"""Hundreds of clients, a connection each, that read answers or disconnect; the server's gauges later."""
 
 import asyncio
 import json

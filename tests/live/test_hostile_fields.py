@@ -1,6 +1,4 @@
-"""Malformed bodies in every dialect: refused in its error format or answered; other clients are not
-affected.
-"""
+"""Malformed bodies in every dialect are refused in its error format or answered; others do not notice."""
 
 import json
 from collections.abc import Iterator

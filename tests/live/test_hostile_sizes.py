@@ -1,6 +1,4 @@
-"""Long lists, deep trees, slow patterns, code in templates: handled in bounded time; other clients are not
-affected.
-"""
+"""Long lists, deep trees, slow patterns and code in templates take bounded time; others do not notice."""
 
 from collections.abc import Iterator
 from typing import Any

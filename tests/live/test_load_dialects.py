@@ -1,6 +1,4 @@
-"""Many clients of all dialects at once: no error, none starves, and disconnecting clients leave nothing
-behind.
-"""
+"""Many clients of all dialects at once: no error, none starves, those that leave leave nothing behind."""
 
 import asyncio
 import random

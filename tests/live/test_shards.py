@@ -1,6 +1,4 @@
-"""A server whose model is sharded over two processes: it answers as before, reports a dead rank, exits
-cleanly.
-"""
+"""A server whose model is shared by two processes: it answers, reports a dead rank, exits cleanly."""
 
 import time
 from pathlib import Path

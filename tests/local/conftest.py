@@ -1,3 +1,5 @@
+"""A LocalBackend over an engine that says what the test tells it."""
+
 from typing import Any
 
 import pytest

@@ -1,3 +1,5 @@
+"""LocalBackend: what the engine is asked for, and the events that its outputs become."""
+
 from dataclasses import replace
 from typing import Any
 

@@ -1,6 +1,4 @@
-"""Embeddings through a backend: texts are tokenized like prompts, and refused where they cannot be
-embedded.
-"""
+"""Embeddings through a backend: texts are tokenized like prompts, or refused."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace

@@ -1,3 +1,5 @@
+"""A prompt becomes token ids, or is refused by the name of its field."""
+
 from dataclasses import replace
 from typing import Any
 

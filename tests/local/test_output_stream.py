@@ -1,3 +1,5 @@
+"""The stream of an answer, pulled or pushed: its order, its end, its cancellation."""
+
 import gc
 import threading
 from typing import Any

@@ -1,6 +1,4 @@
-"""For any logits, the text satisfies the constraint; a constraint that cannot be compiled is refused with the
-reason.
-"""
+"""For any logits the text satisfies its constraint; one that cannot be compiled is refused with a reason."""
 
 import json
 import re

@@ -1,6 +1,4 @@
-"""The text and the calls of an answer, joined from a parser's output and checked for what every answer
-guarantees.
-"""
+"""The text and the calls of an answer, joined from a parser's output and checked against its guarantees."""
 
 import json
 

@@ -1,3 +1,5 @@
+"""Token ids become text one by one: nothing is lost, nothing is emitted twice, for each kind of tokenizer."""
+
 import re
 from collections.abc import Sequence
 from typing import Any

@@ -1,3 +1,5 @@
+"""Spellings of special tokens in a user's text are split, so that only the template's own become tokens."""
+
 import json
 import re
 from typing import Any

@@ -1,3 +1,5 @@
+"""Stop strings end an answer at the same character for any chunking of its text."""
+
 from itertools import pairwise
 from typing import Any
 
@@ -22,14 +24,14 @@ class CountedEdges(list[dict[str, int]]):
 
 def match_stream(stops: StopStrings, chunks: list[str]) -> tuple[str, str]:
     """The emitted text, and the stop string that ended it."""
-    watch = stops.new_matcher()
+    matcher = stops.new_matcher()
     emitted = ""
     for chunk in chunks:
-        text, hit = watch.feed(chunk)
+        text, hit = matcher.feed(chunk)
         emitted += text
         if hit:
             return emitted, hit
-    return emitted + watch.flush(), ""
+    return emitted + matcher.flush(), ""
 
 
 def plain(strings: list[str], text: str) -> tuple[str, str]:
@@ -55,8 +57,8 @@ def test_any_chunking_ends_where_the_rule_says(strings: list[str], text: str, cu
 
 
 def test_only_the_possible_beginning_of_a_stop_string_is_withheld() -> None:
-    watch = StopStrings(["\nUser:"]).new_matcher()
-    assert [watch.feed(chunk) for chunk in ("Hello", "\nUs", "e", "less", " x")] == [
+    matcher = StopStrings(["\nUser:"]).new_matcher()
+    assert [matcher.feed(chunk) for chunk in ("Hello", "\nUs", "e", "less", " x")] == [
         ("Hello", ""),
         ("", ""),
         ("", ""),
@@ -85,9 +87,9 @@ def test_without_stop_strings_everything_is_emitted() -> None:
 def test_hostile_strings_cost_linear_time() -> None:
     stops = StopStrings(["a" * size + "b" for size in range(1, 1000)][::16])
     stops.edges = counted_edges = CountedEdges(stops.edges)
-    watch = stops.new_matcher()
+    matcher = stops.new_matcher()
     for _ in range(2000):
-        watch.feed("aaaaaaaaaa")
+        matcher.feed("aaaaaaaaaa")
     # Per character at most one failure link, one match and one step.
     assert 20_000 <= counted_edges.lookups <= 60_000
 
@@ -112,15 +114,15 @@ def test_an_included_stop_string_ends_the_text_and_is_part_of_it(
 
 
 def test_nothing_is_withheld_for_included_stop_strings() -> None:
-    watch = StopStrings(["###"], ["END"]).new_matcher()
-    outputs = [watch.feed(chunk) for chunk in ("x E", "N", "#", "#E", "ND.")]
+    matcher = StopStrings(["###"], ["END"]).new_matcher()
+    outputs = [matcher.feed(chunk) for chunk in ("x E", "N", "#", "#E", "ND.")]
     assert outputs == [("x E", ""), ("N", ""), ("", ""), ("##E", ""), ("ND", "END")]
 
 
 def read(tokens: list[str], *strings: str) -> str:
     """The stop string that ends the text of these tokens."""
-    watch = TokenEndStops(strings).new_matcher()
-    return next((hit for token in tokens if (hit := watch.feed(token)[1])), "")
+    matcher = TokenEndStops(strings).new_matcher()
+    return next((hit for token in tokens if (hit := matcher.feed(token)[1])), "")
 
 
 def test_a_string_is_found_across_tokens_and_at_a_tokens_end() -> None:
@@ -138,9 +140,9 @@ def test_the_longer_of_two_strings_ends_the_text() -> None:
 
 
 def test_a_special_token_matches_by_its_name_and_adds_no_text() -> None:
-    watch = TokenEndStops(["<|end|>"]).new_matcher()
-    assert watch.feed("a") == ("a", "")
-    assert watch.feed("", "<|end|>") == ("", "<|end|>")
+    matcher = TokenEndStops(["<|end|>"]).new_matcher()
+    assert matcher.feed("a") == ("a", "")
+    assert matcher.feed("", "<|end|>") == ("", "<|end|>")
 
 
 def test_without_strings_nothing_ends() -> None:

@@ -1,3 +1,5 @@
+"""A text becomes the ids that the tokenizer gives it, each with the characters that it covers."""
+
 from typing import Any
 
 import pytest

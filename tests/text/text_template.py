@@ -1,3 +1,5 @@
+"""A chat template for tests that read its text alone."""
+
 from typing import Any
 
 from inference.text.chat_template import ChatTemplate

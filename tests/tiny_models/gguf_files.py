@@ -1,6 +1,4 @@
-"""A tiny Llama as a GGUF file like those of llama.cpp's converter: 8-bit weights, llama.cpp's tensor
-names.
-"""
+"""Tiny models as GGUF files like those of llama.cpp's converter, with its tensor names and 8-bit weights."""
 
 import json
 from collections.abc import Mapping

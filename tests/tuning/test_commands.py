@@ -1,3 +1,5 @@
+"""Calls cross from any thread to the one that owns the data, until it closes."""
+
 import threading
 from collections.abc import Iterator
 

@@ -1,5 +1,4 @@
-"""A fake device: it computes nothing until the host waits for a sample, and then everything before it, in
-order.
+"""A fake device that computes nothing until the host waits for a sample, then all before it, in order.
 
 What the host gets before that are placeholders. A host that reads one, or that changes something which the
 device has yet to read, gets wrong tokens.

@@ -1,6 +1,4 @@
-"""A random walk over batches: rows join and leave, and every logit is compared with a forward of its tokens
-alone.
-"""
+"""A random walk over batches: rows join and leave, and every logit equals that of its tokens alone."""
 
 import random
 from dataclasses import dataclass, field

@@ -1,6 +1,4 @@
-"""A real model's own answers, computed alone and without a cache; and a wrapper of its runner that can
-fail.
-"""
+"""A real model's own answers, computed alone and without a cache; a wrapper of its runner that can fail."""
 
 from collections.abc import Callable
 from collections.abc import Sequence as SequenceOf

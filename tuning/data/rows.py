@@ -34,10 +34,11 @@ SIGNATURES: Mapping[bytes, str] = {
 
 
 def open_rows(path: Path, media_type: str = JSONL) -> Rows:
-    """Yield (line, row) of each row. Raises InvalidDataset; also at the end if there was no row, and for a
-    file that is not there any more.
+    """Yield (line, row) of each row.
 
     media_type  a key of READERS; its parameters, such as charset, have no effect
+
+    Raises InvalidDataset, also at the end if there was no row, and for a file that is not there any more.
     """
     try:
         file = path.open("rb")

@@ -43,6 +43,8 @@ INITIAL_MODEL = "initial"  # folder in that of a job: the adapter or model whose
 
 
 class Jobs:
+    """The jobs of a server. Every method may be called from any thread."""
+
     def __init__(self, workspace: Workspace, datasets: Datasets, queue: JobQueue, models: Models) -> None:
         self._workspace = workspace
         self._database = workspace.database

@@ -119,23 +119,23 @@ class ToolChoice(Struct):
 class ChatCompletionRequest(CommonRequest, kw_only=True):
     """A request to answer a conversation.
 
-    messages                the conversation, oldest message first
-    max_completion_tokens   takes precedence over max_tokens; if both are null: as many as the context holds
-    logprobs, top_logprobs  report the logprob of each token, with this many alternatives
-    tools                   functions that the model may call
-    tool_choice             none, auto (default), required, one function, by name or as an object, or the
-                            allowed functions
-    parallel_tool_calls     false: the first call ends the answer
-    functions, function_call   OpenAI's older form of tools and tool_choice; at most one call per answer
-    reasoning_effort        passed to the chat template
-    add_generation_prompt   the answer is a new message; true unless continue_final_message is set
-    continue_final_message  the answer continues the last message, which must be the assistant's
-    chat_template_kwargs    further variables for the chat template
-    documents               passed to the chat template
-    chat_template           must be null: the model's own template is used
-    echo                    the answer begins with the last message if that is the assistant's
-    store                   true: the chat completion can be read again, if the server has a store
-    metadata                of a stored chat completion: up to 16 pairs of text
+    messages                  the conversation, oldest message first
+    max_completion_tokens     takes precedence over max_tokens; if both are null: as many as the context holds
+    logprobs, top_logprobs    report the logprob of each token, with this many alternatives
+    tools                     functions that the model may call
+    tool_choice               none, auto (default), required, one function, by name or as an object, or the
+                              allowed functions
+    parallel_tool_calls       false: the first call ends the answer
+    functions, function_call  OpenAI's older form of tools and tool_choice; at most one call per answer
+    reasoning_effort          passed to the chat template
+    add_generation_prompt     the answer is a new message; true unless continue_final_message is set
+    continue_final_message    the answer continues the last message, which must be the assistant's
+    chat_template_kwargs      further variables for the chat template
+    documents                 passed to the chat template
+    chat_template             must be null: the model's own template is used
+    echo                      the answer begins with the last message if that is the assistant's
+    store                     true: the chat completion can be read again, if the server has a store
+    metadata                  of a stored chat completion: up to 16 pairs of text
     """
 
     messages: list[ChatMessage]

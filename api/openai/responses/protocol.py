@@ -25,19 +25,19 @@ class AgentContentPart(ContentPart):
 class InputItem(Struct):
     """An item of the conversation. Items of other types than these are ignored.
 
-    type           message (default), function_call, function_call_output, custom_tool_call,
-                   custom_tool_call_output, additional_tools, agent_message, compaction; and content parts
-    role           of a message
-    content        of a message or agent_message: text, or a list of content parts
-    text           of an input_text
-    call_id        id of a call, in the call and in its output
-    namespace      namespace of the tool that is called, if it has one
-    name           name of the tool that is called
-    arguments      of a function_call: the text of a JSON object
-    input          of a custom_tool_call
-    output         of a function_call_output or custom_tool_call_output: text, or a list of content parts
-    tools          of additional_tools: as the request's tools
-    encrypted_content   of a compaction: the summary of earlier turns, as /responses/compact made it
+    type               message (default), function_call, function_call_output, custom_tool_call,
+                       custom_tool_call_output, additional_tools, agent_message, compaction; and content parts
+    role               of a message
+    content            of a message or agent_message: text, or a list of content parts
+    text               of an input_text
+    call_id            id of a call, in the call and in its output
+    namespace          namespace of the tool that is called, if it has one
+    name               name of the tool that is called
+    arguments          of a function_call: the text of a JSON object
+    input              of a custom_tool_call
+    output             of a function_call_output or custom_tool_call_output: text, or a list of content parts
+    tools              of additional_tools: as the request's tools
+    encrypted_content  of a compaction: the summary of earlier turns, as /responses/compact made it
     """
 
     type: str | None = None

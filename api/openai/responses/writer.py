@@ -60,19 +60,19 @@ REPEATED_FIELDS: dict[str, Any] = {
 class ResponseWriter:
     """A Writer of one response.
 
-    model           the model name to report
-    tools           the tools that the model may call
-    logprobs        alternatives to report for each token; None: no logprobs
-    created         Unix time
-    end_time        Unix time of the end: that of the first call, for every writer of this response
-    open_item       the last item while it grows; None after it was closed
-    pending_tokens  tokens whose logprobs are sent with the next text
-    is_stored       the response can be read again
-    is_cancelled    a background response was cancelled
-    is_warm_up      nothing is generated: the response has no item
+    model               the model name to report
+    tools               the tools that the model may call
+    logprobs            alternatives to report for each token; None: no logprobs
+    created             Unix time
+    end_time            Unix time of the end: that of the first call, for every writer of this response
+    open_item           the last item while it grows; None after it was closed
+    pending_tokens      tokens whose logprobs are sent with the next text
+    is_stored           the response can be read again
+    is_cancelled        a background response was cancelled
+    is_warm_up          nothing is generated: the response has no item
     error_before_start  renders an error before the first event
-    error           why the response failed
-    num_events      events sent so far
+    error               why the response failed
+    num_events          events sent so far
     """
 
     body: ResponsesRequest

@@ -55,10 +55,9 @@ class WindowPages:
         sequence.window_pages.append(pages)
 
     def grow(self, active: SequenceOf[Sequence]) -> bool:
-        """Free the pages behind all windows; list a page for each sequence's next token and, if enough are
-        free, one more each.
+        """Free the pages behind all windows, and list a page for the next token of each sequence.
 
-        False if there are too few pages for the next tokens.
+        Lists one more for each if enough are free. False if there are too few pages for the next tokens.
         """
         for sequence in active:
             self._release_behind(sequence)

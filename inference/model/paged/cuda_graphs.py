@@ -150,10 +150,10 @@ def mixed_sizes(max_batch_tokens: int) -> list[int]:
 
 
 def capture_order(decode: Sequence[int], mixed: Sequence[int]) -> list[tuple[GraphKind, int]]:
-    """The largest graph of each kind first: smaller ones reuse its memory. Then the smallest, then the others
-    downwards.
+    """The order of captures: the largest graph of each kind, the smallest, then the others downwards.
 
-    The first captures take longest, because they compile kernels. The smallest shows how long one takes.
+    Smaller graphs reuse the memory of the largest. The first captures take longest, because they compile
+    kernels. The smallest shows how long one takes.
     """
     *smaller, largest = decode
     first = [(MixedGraph, count) for count in mixed[-1:]] + [(DecodeGraph, largest)]

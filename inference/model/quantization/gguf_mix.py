@@ -1,5 +1,6 @@
-"""The format of each weight in a mix of GGUF formats, as llama.cpp chooses it (llama_tensor_get_type_impl and
-tensor_type_fallback of src/llama-quant.cpp).
+"""The format of each weight in a mix of GGUF formats, as llama.cpp chooses it.
+
+llama_tensor_get_type_impl and tensor_type_fallback of src/llama-quant.cpp.
 
 Knows names and shapes of weights; no values.
 """

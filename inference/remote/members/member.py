@@ -37,13 +37,13 @@ Clean = Callable[[UpstreamCall], UpstreamCall]
 class Member:
     """One server of a model. Everything but `calls` runs on the event loop.
 
-    name       as clients see it: of the model, with a number if it has several servers
-    settings   that change its answers, as it has said
-    start_id   of the server when it said so; empty: it does not say
+    name          as clients see it: of the model, with a number if it has several servers
+    settings      that change its answers, as it has said
+    start_id      of the server when it said so; empty: it does not say
     last_used_at  when its last answer ended, or it was last asked whether it is there
-    tokenizer  None: the server does not share it
-    to_text    makes text of a request's conversation, and may raise BadRequest; None: it stays messages
-    clean      makes calls with such a text read their answers without what the model leaves in them
+    tokenizer     None: the server does not share it
+    to_text       makes text of a request's conversation, and may raise BadRequest; None: it stays messages
+    clean         makes calls with such a text read their answers without what the model leaves in them
     """
 
     def __init__(

@@ -1,6 +1,4 @@
-"""Which options of a request an upstream supports: the others are refused by name, or dropped where a
-setting says so.
-"""
+"""The options of a request that an upstream supports: others are refused by name, or dropped by a setting."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import fields, replace

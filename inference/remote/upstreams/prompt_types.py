@@ -27,14 +27,14 @@ CUSTOM_NUMBER = -1
 class PromptType:
     """The texts around the messages.
 
-    before, user        in front of the conversation and of its first message, with SYSTEM in one of them
-    *_without_system    the same for a conversation without a system message
-    user_later          in front of later messages of the user
-    sep                 behind each of them
-    assistant           where the answer begins; assistant_past: the same in front of a past answer
-    turn_sep            behind a past answer
-    stops               strings that end an answer
-    auto_system         h2oGPT's system text for the setting "auto", which this server does not have
+    before, user         in front of the conversation and of its first message, with SYSTEM in one of them
+                         *_without_system    the same for a conversation without a system message
+    user_later           in front of later messages of the user
+    sep                  behind each of them
+    assistant            where the answer begins; assistant_past: the same in front of a past answer
+    turn_sep             behind a past answer
+    stops                strings that end an answer
+    auto_system          h2oGPT's system text for the setting "auto", which this server does not have
     strip_leading_space  a space at the start of an answer is removed
     base_models          the models that have this type, in lower case
     """

@@ -137,8 +137,9 @@ CASES = (
 
 
 def write_model(shape: str, folder: Path) -> Path:
-    """The model's folder below `folder`, in bfloat16; its GGUF file if the shape's name ends with a type of
-    such files. Written if it is missing.
+    """The model's folder below `folder`, in bfloat16; written if it is missing.
+
+    It is a GGUF file if the shape's name ends with a type of such files.
     """
     path, file_type = folder / shape.replace(" ", "-"), shape.rpartition(" ")[2]
     if file_type in FILE_TYPES:

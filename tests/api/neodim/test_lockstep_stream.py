@@ -26,9 +26,9 @@ def play(
     """A lockstep stream over answers whose tokens are single letters, and its inner stream."""
     backend = ScriptedBackend("chars", *map(list, scripts), turns=turns)
     stop_finder = make_finder(stops, "string")
-    watches = [StopTracker(stop_finder, 1) for _ in scripts]
+    trackers = [StopTracker(stop_finder, 1) for _ in scripts]
     inner = backend.generate(GenerationRequest((), max_tokens=8, n=len(scripts)))
-    return LockstepStream(inner, watches, ignore), inner
+    return LockstepStream(inner, trackers, ignore), inner
 
 
 def texts(events: list[Event], count: int) -> list[str]:
@@ -116,12 +116,12 @@ def test_an_error_of_the_inner_stream_is_passed_on() -> None:
 
 def test_a_pattern_that_takes_too_long_ends_a_pushed_stream_with_an_error() -> None:
     backend = ScriptedBackend("chars", ["a" * 5000])
-    watch = StopTracker(make_finder(["(?R)"], "regex"), 1)
+    tracker = StopTracker(make_finder(["(?R)"], "regex"), 1)
     inner = backend.generate(GenerationRequest((), max_tokens=8))
     events = [step for step in inner.script_steps if not isinstance(step, float)]
     inner.start = lambda sink: sink(events)  # type: ignore[method-assign]
     deliveries: list[object] = []
-    LockstepStream(inner, [watch], ignore).start(deliveries.append)
+    LockstepStream(inner, [tracker], ignore).start(deliveries.append)
     assert isinstance(deliveries[0], BadRequest)
     assert inner.closed_at
 

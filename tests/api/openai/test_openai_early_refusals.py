@@ -1,6 +1,4 @@
-"""Requests refused before their body matters: content type, key, method; and responses that are not
-stored.
-"""
+"""Requests refused before their body matters: content type, key, method. Responses that are not stored."""
 
 import json
 from typing import Any

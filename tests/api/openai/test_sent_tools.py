@@ -1,5 +1,6 @@
-"""Tools reach the chat template as the client sent them: the prompt's tokens are those of transformers'
-apply_chat_template with the same messages and tools.
+"""Tools reach the chat template as the client sent them.
+
+The prompt's tokens are those of transformers' apply_chat_template with the same messages and tools.
 """
 
 import copy

@@ -1,6 +1,4 @@
-"""A model on several devices: each device is checked for its part, and the nearest split that fits is
-suggested.
-"""
+"""A model on several devices: each device's part is checked, and the nearest split that fits is suggested."""
 
 from collections.abc import Callable
 from dataclasses import replace

@@ -1,6 +1,4 @@
-"""RUNNER is refused before the download if the load would refuse it for reasons that need no weight
-values.
-"""
+"""A RUNNER that the load would refuse is refused before the download, where weight values do not matter."""
 
 from collections.abc import Callable
 from dataclasses import replace

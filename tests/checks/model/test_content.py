@@ -1,6 +1,4 @@
-"""What a model contains: its licence, its own code, and a type that may be too new for the installed
-packages.
-"""
+"""What a model contains: its licence, its own code, a type too new for the installed packages."""
 
 from collections.abc import Callable
 from dataclasses import replace

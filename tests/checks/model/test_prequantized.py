@@ -1,6 +1,4 @@
-"""Models whose files contain quantized weights: their size once loaded, and which formats are refused by
-name.
-"""
+"""Models with quantized weights in their files: their size once loaded, and the formats that are refused."""
 
 import json
 from collections.abc import Callable

@@ -1,6 +1,4 @@
-"""Each penalty against its formula or transformers' processor; window weights against values worked out by
-hand.
-"""
+"""Each penalty against its formula or transformers' processor; window weights against worked examples."""
 
 import pytest
 import torch

@@ -1,3 +1,5 @@
+"""A browser, and the open playground of a real server or of one whose answers take minutes."""
+
 from collections.abc import Iterator
 
 import pytest

@@ -1,6 +1,4 @@
-"""The page /tuning in a browser: rows are checked, a job is followed, answers are compared, nothing is loaded
-from elsewhere.
-"""
+"""The page /tuning in a browser: rows are checked, a job is followed, answers are compared."""
 
 import contextlib
 import json

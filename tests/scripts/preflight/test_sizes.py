@@ -1,5 +1,4 @@
-"""The documented table of models' memory equals what the server computes, and the server computes it
-correctly.
+"""The documented table of models' memory is what the server computes, and that is computed correctly.
 
 Tiny models of the same architectures are loaded with random weights: their bytes, and the KV cache bytes of a
 token, equal those computed from the config alone.

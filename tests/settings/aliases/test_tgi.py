@@ -1,6 +1,4 @@
-"""Every flag of TGI's launcher and of Neodim's: accepted in every spelling, ignored with a warning, or
-refused.
-"""
+"""Every flag of TGI's launcher and of Neodim's is accepted in every spelling, warned of, or refused."""
 
 from dataclasses import replace
 from pathlib import Path

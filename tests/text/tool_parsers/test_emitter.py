@@ -1,6 +1,4 @@
-"""Tool calls emitted in deltas: what may be emitted before a call is complete, and what the deltas add
-up to.
-"""
+"""Tool calls in deltas: what may be emitted before a call is complete, and what the deltas add up to."""
 
 import json
 from itertools import pairwise

@@ -42,13 +42,13 @@ PROBE_TOKENS = (64, 128)  # activations are measured with these numbers of token
 class TrainingPlan:
     """Bytes of a training process at its peak.
 
-    weights      the model's weights
-    adapter      the adapter in training and the optimizer's moments
-    optimizer    of full fine-tuning: the moments, and float32 masters of weights that have another dtype
+    weights        the model's weights
+    adapter        the adapter in training and the optimizer's moments
+    optimizer      of full fine-tuning: the moments, and float32 masters of weights that have another dtype
     num_processes  that need as much each; all but the first have no moments
-    step         a micro-batch: what autograd keeps, and logits with their gradients; or all gradients
-    programs     libraries, code and tokenizer
-    loading      what loading needs beyond weights and programs; it is over when the training begins
+    step           a micro-batch: what autograd keeps, and logits with their gradients; or all gradients
+    programs       libraries, code and tokenizer
+    loading        what loading needs beyond weights and programs; it is over when the training begins
     """
 
     weights: int

@@ -42,9 +42,9 @@ MAX_PACKED_PROBE_ERROR = 0.2  # products with packed weights round their inputs 
 class BaseModel:
     """A causal model whose weights are frozen, and its tokenizer.
 
-    causal    the model with its output layer; LoRA layers may be inserted into it
-    backbone  its submodel, which computes the hidden states
-    context   most tokens of a sequence
+    causal        the model with its output layer; LoRA layers may be inserted into it
+    backbone      its submodel, which computes the hidden states
+    context       most tokens of a sequence
     called_paths  of the linear layers that compute texts
     """
 
@@ -157,8 +157,9 @@ def training_dtype(dtype: str, device: str, num_parameters: int) -> str:
 
 
 def prepare_frozen(model: Any, device: str, quantize: str, imatrix: str = "") -> None:
-    """Change a loaded model into one that is fast to train on the device. Raises Unavailable, and BadRequest
-    for an imatrix that is not of this model.
+    """Change a loaded model into one that is fast to train on the device.
+
+    Raises Unavailable, and BadRequest for an imatrix that is not of this model.
 
     Over quantized weights on a CPU, the base computes in float32, whatever their dtype: the server's native
     code has float32 between its layers, and the log probabilities of both must agree.

@@ -1,5 +1,4 @@
-"""Presents a model split into several GGUF files to transformers as one file, because it opens only one; and
-without settings that it fails at.
+"""Presents a model in several GGUF files to transformers as one file, without settings that it fails at.
 
 While active, np.memmap of the first file returns a header that lists the tensors of all files, followed by
 the bytes of each file in order. Only that header is copied.
