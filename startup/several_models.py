@@ -62,10 +62,10 @@ def serve_several(settings: Settings, version: str) -> int:
         return 1
     raise_open_file_limit()
     with contextlib.ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hearth-")))
         loader: ModelLoader | None = None
         local_entries: list[ModelEntry] = []
         if checked.models:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="hearth-")))
             loader, local_entries = open_loader(settings, checked, folder, metrics)
             stack.callback(loader.close)
         models = join_models(settings, remote_entries, local_entries)

@@ -37,14 +37,13 @@ class FineTunedHost:
 
     plan     of the base, whose architecture and size the models have
     machine  with the memory that is free beside the base
-    folder   private, for the sockets of the models' processes
     """
 
     def __init__(
-        self, settings: Settings, models: Models, plan: Plan, machine: Machine, folder: Path, metrics: Metrics
+        self, settings: Settings, models: Models, plan: Plan, machine: Machine, metrics: Metrics
     ) -> None:
         self._settings, self._models, self._metrics = settings, models, metrics
-        self._folder = folder
+        self._socket_folder: TemporaryDirectory[str] | None = None
         self._share = share_of_each(plan, machine)
         self._processes: dict[str, Callable[[], ManagedProcess]] = {}
         self._adapters: dict[str, ModelAdapters] = {}  # by the names of their models
@@ -62,11 +61,8 @@ class FineTunedHost:
         # Its HTTP client takes 0.2 s to import, which a server without such models saves.
         from startup.on_demand import child_settings, managed_model, open_model
 
-        self._num_added += 1
         model = LocalModel(name, str(folder))
-        own = child_settings(
-            base_settings(self._settings), model, self._share, self._folder / f"{self._num_added}.sock"
-        )
+        own = child_settings(base_settings(self._settings), model, self._share, self._next_socket())
         managed = managed_model(self._settings, model, self._share)
         backend, self._adapters[name], self._processes[name] = open_model(
             self.loader, managed, model, own, self._adapter_numbers, self._metrics
@@ -94,6 +90,21 @@ class FineTunedHost:
             raise NotFound(f"model {name!r} not found")
         owners[0].unload(name)
 
+    def close(self) -> None:
+        """End the models' processes."""
+        self.loader.close()
+        if self._socket_folder is not None:
+            self._socket_folder.cleanup()
+
+    def _next_socket(self) -> Path:
+        """The path of a further process's socket. Its private folder is made for the first one: a server
+        without such models, which is the usual one, leaves nothing behind when it is killed.
+        """
+        if self._socket_folder is None:
+            self._socket_folder = TemporaryDirectory(prefix="hearth-")
+        self._num_added += 1
+        return Path(self._socket_folder.name) / f"{self._num_added}.sock"
+
 
 @contextmanager
 def open_tuning(
@@ -103,23 +114,20 @@ def open_tuning(
 
     model_folder  of the base, or its GGUF file; plan, machine: with which it was loaded
     """
-    with TemporaryDirectory(prefix="hearth-") as folder:
-        free = with_free_memory(plan, machine)
-        host = FineTunedHost(settings, models, plan, free, Path(folder), metrics)
-        weight_file = find_weight_file(model_folder, model_settings(settings, plan))
-        service = open_service(
-            settings, models, model_folder, plan, machine, host=host, weight_file=weight_file
-        )
-        if service is None:
-            yield None, None
-            return
-        metrics.registry.register(service.metrics)
-        metrics.registry.register(service.runs.metrics)
-        try:
-            yield service, host.loader
-        finally:
-            service.close()
-            host.loader.close()
+    free = with_free_memory(plan, machine)
+    host = FineTunedHost(settings, models, plan, free, metrics)
+    weight_file = find_weight_file(model_folder, model_settings(settings, plan))
+    service = open_service(settings, models, model_folder, plan, machine, host=host, weight_file=weight_file)
+    if service is None:
+        yield None, None
+        return
+    metrics.registry.register(service.metrics)
+    metrics.registry.register(service.runs.metrics)
+    try:
+        yield service, host.loader
+    finally:
+        service.close()
+        host.close()
 
 
 def share_of_each(plan: Plan, machine: Machine) -> ModelShare:

@@ -259,7 +259,9 @@ class Bridge:
         disconnect.add_done_callback(sender.disconnect)
         self.senders.add(sender)
         try:
-            if self.drain_deadline is not None and time.monotonic() > self.drain_deadline:
+            if self.drain_deadline is not None and (
+                response.is_poll or time.monotonic() > self.drain_deadline
+            ):
                 sender.abort(_shutdown_error())
             await sender.run(send, headers)
         finally:

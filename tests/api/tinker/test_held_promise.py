@@ -1,7 +1,6 @@
 """Polls that wait: they occupy no worker thread, and end with a result or with try_again."""
 
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -10,9 +9,8 @@ import requests
 from api.server.asgi_bridge import NUM_WORKERS
 from api.tinker.errors import TryAgain
 from api.tinker.held_promise import Resolved, WaitablePromise, WaitStream
-from settings.groups import ServerSettings
+from tests.api.conftest import served
 from tests.api.tinker.scripted_runs import RUN, ScriptedRuns, service_of
-from tests.clients.conftest import running
 from tests.fakes.fake_backend import FakeBackend
 from tests.timeouts import TIMEOUT_S
 from tuning.runs.promise import Promise
@@ -34,15 +32,12 @@ def test_a_poll_gets_the_result_that_comes_while_it_waits() -> None:
 def test_more_polls_wait_than_there_are_worker_threads() -> None:
     runs, num_polls = ScriptedRuns(), 3 * NUM_WORKERS
     promise = runs.promise_of(f"{RUN}:0")
-    with (
-        running(FakeBackend(), ServerSettings(), tuning=service_of(runs)) as url,
-        ThreadPoolExecutor(num_polls) as pool,
-    ):
-        body = {"request_id": promise.request_id}
+    with served(FakeBackend(), tuning=service_of(runs)) as server, ThreadPoolExecutor(num_polls) as pool:
+        url, body = server.http_server.url, {"request_id": promise.request_id}
         polls = [
             pool.submit(requests.post, f"{url}/api/v1/retrieve_future", json=body) for _ in range(num_polls)
         ]
-        time.sleep(0.3)
+        server.until(lambda: len(server.http_server.bridge.senders) == num_polls)
         assert requests.get(f"{url}/api/v1/healthz", timeout=TIMEOUT_S).json() == {"status": "ok"}
         assert not any(poll.done() for poll in polls)
         promise.resolve(RunCreated(run_id=RUN))
@@ -53,12 +48,26 @@ def test_a_shutdown_does_not_wait_for_polls() -> None:
     runs = ScriptedRuns()
     promise = runs.promise_of(f"{RUN}:0")
     with ThreadPoolExecutor(1) as pool:
-        with running(
-            FakeBackend(), ServerSettings(), tuning=service_of(runs), drain_seconds=2 * TIMEOUT_S
-        ) as url:
-            body = {"request_id": promise.request_id}
+        with served(FakeBackend(), drain_s=10 * TIMEOUT_S, tuning=service_of(runs)) as server:
+            url, body = server.http_server.url, {"request_id": promise.request_id}
             poll = pool.submit(requests.post, f"{url}/api/v1/retrieve_future", json=body)
-            time.sleep(0.3)
-            start = time.monotonic()
-        assert time.monotonic() - start < TIMEOUT_S
+            server.until(lambda: server.http_server.bridge.senders)
+        # `served` asserts that it stops within TIMEOUT_S, of which the drain has ten.
+        assert poll.result(TIMEOUT_S).status_code == 503
+
+
+def test_a_shutdown_does_not_wait_for_a_poll_that_begins_meanwhile() -> None:
+    runs, may_run = ScriptedRuns(), threading.Event()
+    promise = runs.promise_of(f"{RUN}:0")
+    with ThreadPoolExecutor(1) as pool:
+        with served(FakeBackend(), drain_s=10 * TIMEOUT_S, tuning=service_of(runs)) as server:
+            bridge = server.http_server.bridge
+            app = bridge.app
+            bridge.app = lambda environ, start: may_run.wait(TIMEOUT_S) and app(environ, start)
+            url, body = server.http_server.url, {"request_id": promise.request_id}
+            poll = pool.submit(requests.post, f"{url}/api/v1/retrieve_future", json=body)
+            server.until(lambda: bridge.running)
+            server.http_server.stop()
+            server.until(lambda: bridge.drain_deadline)
+            may_run.set()
         assert poll.result(TIMEOUT_S).status_code == 503
