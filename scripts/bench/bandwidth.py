@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import tempfile
 import time
-from functools import cache
 from pathlib import Path
 
 import torch
@@ -21,19 +20,19 @@ BYTES, PASSES = 1 << 29, 12
 
 def measure(threads: int) -> float:
     """Bytes read per second: the best of PASSES."""
-    program = compile_program()
-    if program is None:
-        return measure_with_torch(threads)
-    result = subprocess.run([program, str(threads)], stdout=subprocess.PIPE, check=True, text=True)
-    return float(result.stdout)
+    with tempfile.TemporaryDirectory() as folder:
+        program = Path(folder, SOURCE.stem)
+        if not compile_program(program):
+            return measure_with_torch(threads)
+        result = subprocess.run([program, str(threads)], stdout=subprocess.PIPE, check=True, text=True)
+        return float(result.stdout)
 
 
-@cache
-def compile_program() -> Path | None:
+def compile_program(program: Path) -> bool:
+    """Compile the C program; returns whether there is a compiler that can."""
     compiler = shutil.which(os.environ.get("CC", "cc"))
-    program = Path(tempfile.mkdtemp(), SOURCE.stem)
     command = [compiler or "", *FLAGS, str(SOURCE), "-o", str(program)]
-    return program if compiler and not subprocess.run(command, stderr=subprocess.DEVNULL).returncode else None
+    return compiler is not None and subprocess.run(command, stderr=subprocess.DEVNULL).returncode == 0
 
 
 def measure_with_torch(threads: int) -> float:
