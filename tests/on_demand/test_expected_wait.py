@@ -2,13 +2,11 @@
 
 import asyncio
 import random
-import selectors
 import time
 from bisect import bisect_right
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from math import inf
 from statistics import mean
-from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -21,26 +19,11 @@ from inference.on_demand.loader import ModelLoader
 from inference.on_demand.managed_model import LoadLimits, ManagedModel, NotLoaded
 from inference.on_demand.residency import MemoryCapacity
 from inference.process.repeated_work import WorkRun
+from tests.fakes.simulated_loop import run_simulated
 from tests.retry_after import share_close
 
 STOP_S, SLEEP_S, WAKE_S, PAUSE_S, STEP_S = 1.0, 0.3, 0.5, 0.5, 0.05
 LIMITS = LoadLimits(wait_s=0.0, swap_s=2.0)
-
-
-class SimulatedLoop(asyncio.SelectorEventLoop):
-    """An event loop without waits: its clock goes on instead. now: of time.monotonic(), too"""
-
-    def __init__(self) -> None:
-        super().__init__(selectors.DefaultSelector())
-        self.now = 100.0
-        self._selector.select = self._skip  # type: ignore[attr-defined]
-
-    def time(self) -> float:
-        return self.now
-
-    def _skip(self, timeout: float | None) -> list[Any]:
-        self.now += timeout or 0.0
-        return []
 
 
 class SimulatedProcess:
@@ -141,42 +124,31 @@ class Simulation:
                 running.note([Token(0, 5, "a")])
 
 
-def play(monkeypatch: pytest.MonkeyPatch, scenario: Callable[[], Coroutine[Any, Any, None]]) -> None:
-    loop = SimulatedLoop()
-    monkeypatch.setattr(time, "monotonic", lambda: loop.now)
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        runner.run(scenario())
-
-
 @pytest.mark.parametrize(("num_clients", "min_share"), [(1, 0.85), (3, 0.9)])
-def test_when_models_take_turns_each_wait_is_expected(
-    monkeypatch: pytest.MonkeyPatch, num_clients: int, min_share: float
-) -> None:
+def test_when_models_take_turns_each_wait_is_expected(num_clients: int, min_share: float) -> None:
     async def scenario() -> None:
         assert share_close(await Simulation().run(300.0, num_clients)) > min_share
 
-    play(monkeypatch, scenario)
+    run_simulated(scenario)
 
 
 @pytest.mark.parametrize("num_clients", [1, 3])
-def test_when_models_sleep_in_turn_each_wake_is_expected(
-    monkeypatch: pytest.MonkeyPatch, num_clients: int
-) -> None:
+def test_when_models_sleep_in_turn_each_wake_is_expected(num_clients: int) -> None:
     async def scenario() -> None:
         waits = await Simulation(can_sleep=True).run(300.0, num_clients)
         assert share_close(waits) > 0.83, "when a client returns that has the model woken is not known"
 
-    play(monkeypatch, scenario)
+    run_simulated(scenario)
 
 
-def test_a_machine_that_is_slow_for_a_while_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_that_is_slow_for_a_while_is_followed() -> None:
     async def scenario() -> None:
         waits = await Simulation(lambda now: 1.0 if now // 60 % 2 else 0.6).run(400.0, 1)
         errors = [max(1.0, expected) - actual for expected, actual in waits]
         assert share_close(waits) > 0.65, "nothing tells beforehand that the speed will change"
         assert abs(mean(errors)) < 1.0
 
-    play(monkeypatch, scenario)
+    run_simulated(scenario)
 
 
 def test_a_model_stays_for_a_client_that_is_to_return() -> None:

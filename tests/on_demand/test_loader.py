@@ -1,8 +1,12 @@
-"""Models are loaded when requests need them, and leave when they are idle or another needs their memory."""
+"""Models are loaded when requests need them, and leave when they are idle or another needs their memory.
+
+The clock is simulated: a scenario has the same order on a machine of any speed.
+"""
 
 import asyncio
 import errno
 import gc
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -18,6 +22,7 @@ from inference.on_demand.managed_model import LoadFailed, LoadLimits, ManagedMod
 from inference.on_demand.model_residence import ModelResidence
 from inference.on_demand.residency import MemoryCapacity
 from inference.process.repeated_work import RepeatedWork
+from tests.fakes.simulated_loop import run_simulated
 
 Scenario = Callable[["LoaderSetup"], Coroutine[Any, Any, None]]
 SLEEPERS = {"num_bytes": 10, "reclaimable_bytes": 8}  # each takes 10 bytes awake, and 2 asleep
@@ -99,13 +104,14 @@ class LoaderSetup:
             LoadLimits(wait_s, swap_s),
             self.make_process,
             OnDemandMetrics(self.registry),
+            clock=time.monotonic,
         )
 
     def make_process(self, name: str) -> FakeProcess:
         self.processes[name] = FakeProcess(name, self)
         return self.processes[name]
 
-    async def use_model(self, name: str, seconds: float = 0.0, until: asyncio.Event | None = None) -> None:
+    async def use_model(self, name: str, seconds: float = 0.001, until: asyncio.Event | None = None) -> None:
         async with self.loader.use(self.models[name]):
             assert self.models[name].status == "loaded"
             await (until.wait() if until else asyncio.sleep(seconds))
@@ -123,7 +129,7 @@ def play(scenario: Scenario, **options: Any) -> None:
         setup.loader.attach(asyncio.get_running_loop())
         await scenario(setup)
 
-    asyncio.run(run())
+    run_simulated(run)
 
 
 def test_a_model_is_loaded_once_for_all_who_wait() -> None:
@@ -181,17 +187,20 @@ def test_a_crashed_model_is_loaded_by_the_next_request() -> None:
 def test_a_busy_model_leaves_after_its_answers_and_new_ones_wait() -> None:
     async def scenario(setup: LoaderSetup) -> None:
         ends: list[str] = []
+        is_over = asyncio.Event()
 
-        async def use_model(name: str, label: str, seconds: float) -> None:
-            await setup.use_model(name, seconds)
+        async def use_model(name: str, label: str, until: asyncio.Event | None = None) -> None:
+            await setup.use_model(name, until=until)
             ends.append(label)
 
         async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(use_model("a", "a1", 0.1))
-            await asyncio.sleep(0.01)
-            tasks.create_task(use_model("b", "b", 0.0))
-            await asyncio.sleep(0.05)  # a takes no new requests any more
-            tasks.create_task(use_model("a", "a2", 0.0))
+            tasks.create_task(use_model("a", "a1", is_over))
+            await setup.wait_until(lambda: setup.models["a"].num_running == 1)
+            tasks.create_task(use_model("b", "b"))
+            await setup.wait_until(lambda: not setup.models["a"].takes_requests)
+            tasks.create_task(use_model("a", "a2"))
+            await setup.wait_until(lambda: setup.models["a"].num_waiting == 1)
+            is_over.set()
         assert ends == ["a1", "b", "a2"] and setup.log == ["+a", "-a", "+b", "-b", "+a"]
 
     play(scenario, capacity=1)
@@ -396,7 +405,10 @@ def test_a_request_behind_other_loads_waits_for_all_of_them() -> None:
                 await setup.use_model(name)
             waits[name] = refusal.value.retry_after
 
-        await asyncio.gather(*map(refusal_of, "abc"))
+        async with asyncio.TaskGroup() as tasks:
+            for name in "abc":
+                tasks.create_task(refusal_of(name))
+                await asyncio.sleep(0.001)
         setup.can_start.set()
         assert [waits[name] for name in "abc"] == pytest.approx([4.0, 12.0, 29.0], abs=0.5)
 
