@@ -11,6 +11,10 @@ from flask import Flask
 from flask.testing import FlaskClient
 
 from api import create_app
+from api.hooks import adapter_sums
+from api.hooks.concurrency_limit import PERMITS, Permits
+from api.openai.prefix_events import PREFIX_LOGS
+from api.tinker.sampling import samples
 from settings.groups import ServerSettings
 from tests import brief_benchmarks, compiled_routes, hypothesis_profile, missing_compiler, static_files_once
 from tests.fakes.fake_backend import FakeBackend, make_models
@@ -70,8 +74,9 @@ def backend(app_backend: FakeBackend) -> FakeBackend:
 
 @pytest.fixture(scope="session")
 def shared_app(app_backend: FakeBackend) -> Flask:
-    """No test may replace its views: the next ones would meet them."""
+    """No test may change its routes or views: the next ones would meet them."""
     app = make_app(app_backend)
+    app._got_first_request = True  # Flask refuses to change the routes from then on
     app.view_functions = MappingProxyType(app.view_functions)  # type: ignore[assignment]
     return app
 
@@ -81,7 +86,19 @@ def app(app_backend: FakeBackend, shared_app: Flask, backend: FakeBackend) -> Fl
     """An app with `backend`: one for all tests of a process, because registering its 300 routes takes 20 ms;
     another where a file has a backend of its own.
     """
-    return shared_app if backend is app_backend else make_app(backend)
+    if backend is not app_backend:
+        return make_app(backend)
+    forget_requests(shared_app, backend)
+    return shared_app
+
+
+def forget_requests(app: Flask, backend: FakeBackend) -> None:
+    """Give the app what it keeps between requests as create_app does."""
+    settings = ServerSettings()
+    app.extensions[PERMITS] = Permits(settings.max_concurrent_requests, make_models(backend))
+    app.extensions[PREFIX_LOGS] = {}
+    adapter_sums.install(app, {})
+    samples.install(app)
 
 
 def make_app(backend: FakeBackend) -> Flask:

@@ -126,10 +126,12 @@ def spooled_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[
         pytest.skip("needs linux")
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
 
-    def is_spooled(link: Path) -> bool:
-        return link.is_symlink() and os.readlink(link).startswith(str(tmp_path))
+    def is_spooled(number: str) -> bool:
+        with contextlib.suppress(FileNotFoundError):  # a thread of the server has closed it meanwhile
+            return os.readlink(f"/proc/self/fd/{number}").startswith(str(tmp_path))
+        return False
 
-    return lambda: [link.name for link in Path("/proc/self/fd").iterdir() if is_spooled(link)]
+    return lambda: [number for number in os.listdir("/proc/self/fd") if is_spooled(number)]
 
 
 def full_disk() -> BinaryIO:

@@ -117,9 +117,13 @@ class FakeBackend:
         self._engine: threading.Thread | None = None
 
     def reset(self) -> None:
-        """Become as new: what it plays ends."""
+        """Become as new: what it plays ends, and what a test has set on it is gone, methods too."""
         self.close()
-        self.__init__()  # type: ignore[misc]
+        for stream in self.streams:
+            stream.close()
+        if self._engine is not None:
+            self._engine.join()
+        self.__dict__ = vars(FakeBackend())
 
     @property
     def open_streams(self) -> list["FakeStream"]:

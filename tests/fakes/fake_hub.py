@@ -85,8 +85,9 @@ class HubRequest(NamedTuple):
 class FakeHub:
     """`repos` may change while it runs; the name of a dataset begins with datasets/.
 
-    broken  if not 0, the status of every response
-    wire    bytes of requests and responses, heads and bodies
+    broken     if not 0, the status of every response
+    wire       bytes of requests and responses, heads and bodies
+    has_ended  it answers no longer
     """
 
     url: str = ""
@@ -95,6 +96,7 @@ class FakeHub:
     broken: int = 0
     wire: int = 0
     requests: list[HubRequest] = field(default_factory=list)
+    has_ended: bool = False
 
     @property
     def sent(self) -> int:
@@ -120,6 +122,7 @@ def running() -> Iterator[FakeHub]:
     server = HubServer(("127.0.0.1", 0), type("Handler", (HubRequestHandler,), {"hub": hub}))
     with listening(server) as hub.url:
         yield hub
+        hub.has_ended = True
 
 
 class HubServer(ThreadingHTTPServer):

@@ -94,7 +94,8 @@ class Stall(LimitedFault):
         to.head(reply.status, reply.headers_with_length)
         to.body(now)
         if len(now) < len(reply.body):
-            self.released.wait(60)
+            while not (self.released.wait(0.05) or to.hub.has_ended):
+                pass
             to.close_connection = True
 
 

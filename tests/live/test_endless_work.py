@@ -187,7 +187,12 @@ def wait_until(is_true: Callable[[], bool]) -> None:
 
 
 def test_a_compilation_ends_when_its_client_leaves(server: ServerProcess) -> None:
-    """Earlier than the second of CPU time that it may take."""
+    """Earlier than the second of CPU time that it may take, unless other processes delay the client."""
+    assert any(cpu_s_of_abandoned_check(server) < 0.9 for _ in range(MAX_TRIES))
+
+
+def cpu_s_of_abandoned_check(server: ServerProcess) -> float:
+    """CPU seconds of the check of a schema whose client leaves after 0.2 of them."""
     path, body, _ = ENDLESS["schema"]
     before_s, connection = checks_cpu_s(server), HTTPConnection("127.0.0.1", server.port)
     connection.request("POST", path, json.dumps(body), {"Content-Type": "application/json"})
@@ -195,18 +200,24 @@ def test_a_compilation_ends_when_its_client_leaves(server: ServerProcess) -> Non
     connection.close()
     seconds = [before_s]
     wait_until(lambda: seconds.append(checks_cpu_s(server)) or not seconds[-1])
-    assert max(seconds) < before_s + 0.9
+    return max(seconds) - before_s
 
 
 def test_structured_answers_go_on_while_others_are_refused(server: ServerProcess) -> None:
     """A grammar that is known to be quick does not wait for others."""
     known = PROMPT | {"guided_json": {"type": "object", "properties": {"a": {"type": "boolean"}}}}
     assert send(requests, server.url + COMPLETE, known).ok
+    assert any(is_answered_beside_endless_work(server, known) for _ in range(MAX_TRIES))
+
+
+def is_answered_beside_endless_work(server: ServerProcess, known: dict[str, Any]) -> bool:
+    """Whether an answer is there before the refusals of other clients' endless schemas."""
     path, body, _ = ENDLESS["schema"]
     before_s = checks_cpu_s(server)
     hostile = threading.Thread(target=attack, args=(server, path, body, NUM_SLOW_CLIENTS))
     hostile.start()
     wait_until(lambda: checks_cpu_s(server) > before_s)
     assert send(requests, server.url + COMPLETE, known).ok
-    assert hostile.is_alive(), "it has waited for the others"
+    is_first = hostile.is_alive()
     hostile.join()
+    return is_first

@@ -123,8 +123,14 @@ def is_replica(process: psutil.Process) -> bool:
 
 
 @pytest.fixture(scope="module")
-def front() -> Iterator[Front]:
-    os.environ["RAY_USAGE_STATS_ENABLED"] = "0"
+def no_usage_stats() -> Iterator[None]:
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv("RAY_USAGE_STATS_ENABLED", "0")
+        yield
+
+
+@pytest.fixture(scope="module")
+def front(no_usage_stats: None) -> Iterator[Front]:
     from ray.cluster_utils import Cluster
 
     head = {"num_cpus": 0, "object_store_memory": OBJECT_STORE_BYTES, "include_dashboard": False}

@@ -127,7 +127,7 @@ def test_closing_the_stream_after_the_compilation_cancels_the_answer(
     compiler.may_finish.set()
     stream = backend.generate(REQUEST)
     wait_until_submitted(engine)
-    stream._job.future.result(10)  # type: ignore[attr-defined]
+    stream._job.future.result(TIMEOUT_S)  # type: ignore[attr-defined]
     stream.close()
     assert engine.cancelled == [0]
 
@@ -138,5 +138,5 @@ def test_an_iterated_stream_ends_when_it_is_closed(backend: LocalBackend, compil
     reader.start()
     assert compiler.has_begun.wait(TIMEOUT_S)
     stream.close()
-    reader.join(10)
+    reader.join(TIMEOUT_S)
     assert not reader.is_alive() and not events

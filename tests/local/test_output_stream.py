@@ -15,6 +15,7 @@ from inference.sampling import Sampling
 from inference.types import GenerationRequest
 from tests.local.fake_engine import FakeEngine
 from tests.process.panicking_tokenizer import make_panicking_tokenizer
+from tests.timeouts import TIMEOUT_S
 
 REQUEST = GenerationRequest("The", Sampling(greedy=True))
 PAIR = GenerationRequest("The", Sampling(greedy=True), n=2)
@@ -117,7 +118,7 @@ def test_close_wakes_a_waiting_reader(backend: LocalBackend) -> None:
     reader = threading.Thread(target=lambda: received.extend(stream))
     reader.start()
     stream.close()
-    reader.join(5)
+    reader.join(TIMEOUT_S)
     assert not reader.is_alive()
     assert received == []
 

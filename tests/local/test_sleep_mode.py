@@ -21,6 +21,7 @@ from inference.process.memory.rss import written_bytes
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
 from settings.groups import BackendSettings, EngineSettings, ModelSettings
+from tests.timeouts import TIMEOUT_S
 from tests.tiny_models import tiny
 
 PROMPT = tuple(range(5, 45))
@@ -160,7 +161,7 @@ def test_running_requests_end_first_where_the_mode_is_wait(backend: Backend, sle
     sleeper = threading.Thread(target=sleep_mode.sleep, args=(1, "wait"))
     sleeper.start()
     assert len(ids(list(stream))) == 400
-    sleeper.join(20)
+    sleeper.join(TIMEOUT_S)
     assert sleep_mode.is_sleeping
 
 

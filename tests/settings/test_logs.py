@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from settings.logs import TEXT, JsonFormatter, TextFormatter, configure_logging
+from settings.logs import NOISY_LOGGERS, TEXT, JsonFormatter, TextFormatter, configure_logging
 
 
 def record(message: str, *values: object, error: bool = False) -> logging.LogRecord:
@@ -57,11 +57,14 @@ def test_what_a_client_sent_stays_in_its_json_object() -> None:
 
 def test_the_log_of_the_process_is_escaped(capsys: pytest.CaptureFixture[str]) -> None:
     root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
+    handlers = root.handlers[:]
+    levels = {logger: logger.level for logger in (root, *map(logging.getLogger, NOISY_LOGGERS))}
     root.handlers.clear()
     try:
         configure_logging("info", as_json=False)
         logging.getLogger("hearth.access").info("path=%s", "a\nb")
     finally:
-        root.handlers[:], root.level = handlers, level
+        root.handlers[:] = handlers
+        for logger, level in levels.items():
+            logger.setLevel(level)  # which also forgets the levels that are enabled
     assert r"path=a\x0ab" in capsys.readouterr().err

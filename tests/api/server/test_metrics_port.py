@@ -6,6 +6,7 @@ import pytest
 import requests
 
 from api.server.metrics_port import serve_metrics
+from scripts.loopback import free_port
 from tests.timeouts import TIMEOUT_S
 
 
@@ -18,7 +19,7 @@ def test_metrics_are_shown_and_nothing_else() -> None:
 
 
 def test_the_port_is_free_again_afterwards() -> None:
-    with serve_metrics(lambda: b"", "127.0.0.1", 0) as port:
+    with serve_metrics(lambda: b"", "127.0.0.1", free_port()) as port:  # which no other program is given
         pass
     with pytest.raises(ConnectionRefusedError):
         socket.create_connection(("127.0.0.1", port), timeout=TIMEOUT_S)

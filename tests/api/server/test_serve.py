@@ -43,6 +43,12 @@ class ServedProcess:
         read(connection, b"200 OK")
         return connection
 
+    def wait_until_generating(self, num_requests: int) -> None:
+        response = b""
+        while not response.endswith(b'{"server_load":%d}' % num_requests):
+            with self.connect(request("GET", "/load")) as connection:
+                response = read(connection, b"}")
+
     def wait_until_draining(self) -> None:
         while "draining" not in self.log_file.read_text():
             time.sleep(0.01)
@@ -98,7 +104,7 @@ def test_a_response_still_running_after_the_drain_gets_an_error_in_its_dialect(s
     process = start(ENDLESS_S, 0.3)
     streamed = process.stream()
     unstreamed = process.connect(request("POST", "/say", b"{}"))
-    time.sleep(0.1)
+    process.wait_until_generating(2)
     process.process.send_signal(signal.SIGTERM)
     ending = b'data: {"broken":"the server is shutting down: the answer ends here"}\n\n\r\n0\r\n\r\n'
     assert read(streamed).endswith(ending)
