@@ -7,14 +7,16 @@ Faults are in fake_hub_faults.py, look-ups by name in fake_hub_names.py.
 import hashlib
 import json
 import re
+import socket
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, unquote, urlsplit
+from weakref import WeakSet
 
 from scripts.loopback import listening
 from tests.fakes.fake_hub_faults import HubFault, HubReply
@@ -126,7 +128,24 @@ def running() -> Iterator[FakeHub]:
 
 
 class HubServer(ThreadingHTTPServer):
+    """It closes all its connections at the end: clients keep them open, and each has a thread here."""
+
     request_queue_size = 64
+
+    def __init__(self, *arguments: Any) -> None:
+        self.connections: WeakSet[socket.socket] = WeakSet()
+        super().__init__(*arguments)
+
+    def get_request(self) -> tuple[socket.socket, Any]:
+        connection, address = super().get_request()
+        self.connections.add(connection)
+        return connection, address
+
+    def server_close(self) -> None:
+        super().server_close()
+        for connection in list(self.connections):
+            with suppress(OSError):  # it is closed
+                connection.shutdown(socket.SHUT_RDWR)
 
     def handle_error(self, request: Any, address: Any) -> None:
         """Ignores clients that hang up: several tests do."""
