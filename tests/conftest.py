@@ -16,7 +16,14 @@ from api.hooks.concurrency_limit import PERMITS, Permits
 from api.openai.prefix_events import PREFIX_LOGS
 from api.tinker.sampling import samples
 from settings.groups import ServerSettings
-from tests import brief_benchmarks, compiled_routes, hypothesis_profile, missing_compiler, static_files_once
+from tests import (
+    brief_benchmarks,
+    compiled_routes,
+    hypothesis_profile,
+    missing_compiler,
+    patient_checks,
+    static_files_once,
+)
 from tests.fakes.fake_backend import FakeBackend, make_models
 from tests.tuning.scripted_service import RecordingAdapters, make_service
 from tuning.service import TuningService
@@ -25,6 +32,7 @@ brief_benchmarks.shorten()
 compiled_routes.remember()
 static_files_once.remember()
 hypothesis_profile.load()
+patient_checks.extend()
 if not torch.cuda.is_available():
     os.environ["TRITON_INTERPRET"] = "1"  # read once, when any test imports Triton
 

@@ -1,7 +1,7 @@
-"""Servers of tests check grammars for as long as it takes on a busy machine.
+"""Grammars are checked for as long as it takes on a busy machine, in the tests and in their servers.
 
-With its usual patience a server there refuses some because of the time that passes, and not because of the
-CPU time that they take.
+With the usual patience some are refused there because of the time that passes, and not because of the CPU
+time that they take.
 """
 
 from inference.structured_output import compile_queue, grammar_checker

@@ -1,35 +1,35 @@
 """Refused clients are told the time that follows from what drained during the last seconds."""
 
-import time
-
 import pytest
 
 from inference import drain_rate
 from inference.drain_rate import MAX_RETRY_S, MIN_RETRY_S, DrainRate, RecentDurations, StepTime, overloaded
+from tests.fakes.stepped_clock import SteppedClock
 
 
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+def clock(monkeypatch: pytest.MonkeyPatch) -> SteppedClock:
     """The time, which the test sets."""
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
-    return now
+    clock = SteppedClock()
+    clock.now = 100.0
+    monkeypatch.setattr(drain_rate, "time", clock)
+    return clock
 
 
-def test_the_wait_follows_the_rate(clock: list[float]) -> None:
+def test_the_wait_follows_the_rate(clock: SteppedClock) -> None:
     rate = DrainRate()
-    for clock[0] in (100.0, 102.0, 104.0):
+    for clock.now in (100.0, 102.0, 104.0):
         rate.record(10)
-    clock[0] = 106.0
+    clock.now = 106.0
     assert rate.seconds_for(10) == pytest.approx(2.0)
     assert rate.seconds_for(50) == pytest.approx(10.0)
 
 
-def test_what_drained_long_ago_does_not_count(clock: list[float]) -> None:
+def test_what_drained_long_ago_does_not_count(clock: SteppedClock) -> None:
     rate = DrainRate(unknown_s=7.0)
     assert rate.seconds_for(1) == 7.0
     rate.record(1000)
-    clock[0] += drain_rate.WINDOW_S + 1
+    clock.now += drain_rate.WINDOW_S + 1
     assert rate.seconds_for(1) == 7.0
 
 
@@ -43,7 +43,7 @@ def test_an_estimate_prevails_over_the_rate(
     assert overloaded(estimate_s, drained_s).retry_after == seconds
 
 
-def test_the_first_end_follows_from_how_long_similar_work_took(clock: list[float]) -> None:
+def test_the_first_end_follows_from_how_long_similar_work_took(clock: SteppedClock) -> None:
     durations = RecentDurations()
     for seconds in (8.0, 12.0):
         durations.record(seconds)
@@ -54,7 +54,7 @@ def test_the_first_end_follows_from_how_long_similar_work_took(clock: list[float
     assert durations.first_end_s([]) == 0.0
 
 
-def test_work_that_outlasts_all_earlier_work_does_so_by_as_much_again(clock: list[float]) -> None:
+def test_work_that_outlasts_all_earlier_work_does_so_by_as_much_again(clock: SteppedClock) -> None:
     durations = RecentDurations(unknown_s=20.0)
     assert durations.mean_s == 20.0
     assert durations.first_end_s([70.0, 96.0]) == 10.0, "the elder one was expected to end 10 s ago"

@@ -298,9 +298,14 @@ def test_a_missing_model_is_refused_with_a_table() -> None:
 
 @pytest.mark.system("posix")
 @pytest.mark.slow
-def test_a_started_server_requires_its_key_and_stops_with_code_0(tmp_path: Path) -> None:
+def test_a_started_server_requires_its_key_and_stops_with_code_0(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     flags = ("--served-names=mine", "--default-max-tokens=3", "--api-keys=sesame")
     arguments = (f"--model={tiny.llama(tmp_path)}", *flags)
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setitem(OURS, "TMPDIR", str(temporary))
     with serving(*arguments, start=execute) as (process, url), requests.Session() as client:
         body = {"model": "mine", "content": "hi"}
         assert client.post(f"{url}/inference/completion", json=body, timeout=60).status_code == 401
@@ -309,5 +314,6 @@ def test_a_started_server_requires_its_key_and_stops_with_code_0(tmp_path: Path)
             response = client.post(f"{url}/inference/completion", json=body | {"model": name}, timeout=60)
             assert response.ok, response.text
         assert str(tmp_path) not in client.get(f"{url}/v1/models", timeout=60).text
+        assert not [*temporary.glob("hearth-*")], "it would stay behind if the server was killed"
         process.send_signal(signal.SIGTERM)
         assert process.wait(timeout=60) == 0

@@ -33,6 +33,7 @@ def url(tuning: TuningService) -> Iterator[str]:
     yield f"http://127.0.0.1:{server.server_port}"
     server.shutdown()
     thread.join()
+    server.server_close()
 
 
 def write_rows(folder: Path, *rows: dict[str, Any]) -> str:

@@ -34,6 +34,7 @@ def served(script: Script, keys: tuple[str, ...] = ()) -> Iterator[str]:
     finally:
         server.shutdown()
         thread.join()
+        server.server_close()
 
 
 def test_right_answers_from_all_endpoints_exit_with_0(capsys: pytest.CaptureFixture[str]) -> None:

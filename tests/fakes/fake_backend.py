@@ -1,11 +1,9 @@
 """A Backend that plays a script. It knows the interface of inference/backend.py, and nothing of models."""
 
 import asyncio
-import contextlib
 import math
 import random
 import re
-import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +18,7 @@ from inference.lora.adapter import AdapterCard
 from inference.models import ModelEntry, Models
 from inference.tokenized import Tokenized, TokenSpan
 from inference.types import GenerationRequest
+from tests.fakes.script_player import Delivery, ScriptPlayer
 
 
 @runtime_checkable
@@ -112,9 +111,7 @@ class FakeBackend:
         self.requests: list[GenerationRequest] = []
         self.streams: list[FakeStream] = []
         self.post: Callable[[Callable[[], None]], object] = lambda call: call()
-        self._waiting: deque[tuple[FakeStream, Sink]] = deque()
-        self._stopped = threading.Event()
-        self._engine: threading.Thread | None = None
+        self._player = ScriptPlayer(lambda: self.pace_s, lambda: self.post)
 
     def reset(self) -> None:
         """Become as new: what it plays ends, and what a test has set on it is gone, methods too."""
@@ -186,26 +183,10 @@ class FakeBackend:
         self.post = loop.call_soon_threadsafe
 
     def close(self) -> None:
-        self._stopped.set()
+        self._player.close()
 
     def play(self, stream: "FakeStream", sink: Sink) -> None:
-        self._waiting.append((stream, sink))
-        if self._engine is None:
-            self._engine = threading.Thread(target=self._run, name="fake-engine", daemon=True)
-            self._engine.start()
-
-    def _run(self) -> None:
-        playing: list[tuple[FakeStream, Sink]] = []
-        while not self._stopped.wait(self.pace_s):
-            while self._waiting:
-                playing.append(self._waiting.popleft())
-            playing = [(stream, sink) for stream, sink in playing if not stream.is_done]
-            due = [
-                (stream, sink, delivery) for stream, sink in playing if (delivery := stream.next_delivery())
-            ]
-            if due:
-                with contextlib.suppress(RuntimeError):  # the loop is closed
-                    self.post(lambda due=due: deliver(due))
+        self._player.play(stream, sink)
 
 
 def embedding(text_or_ids: str | Sequence[int]) -> Embedding:
@@ -214,12 +195,6 @@ def embedding(text_or_ids: str | Sequence[int]) -> Embedding:
     length = math.hypot(*vector)
     tokens = len(text_or_ids.split()) if isinstance(text_or_ids, str) else len(text_or_ids)
     return Embedding(tuple(coordinate / length for coordinate in vector), length, tokens)
-
-
-def deliver(due: list[tuple["FakeStream", Sink, list[Event] | ServerError]]) -> None:
-    for stream, sink, delivery in due:
-        if not stream.closed_at:
-            sink(delivery)
 
 
 class FakeStream:
@@ -244,7 +219,7 @@ class FakeStream:
             self.paused_until = time.monotonic() + step
         return None if isinstance(step, float | Gate) else step
 
-    def next_delivery(self) -> list[Event] | ServerError | None:
+    def next_delivery(self) -> Delivery | None:
         """The next step as an engine delivers it: the last token of an answer comes together with its end."""
         step = self.step()
         if step is None or isinstance(step, ServerError):

@@ -7,4 +7,4 @@ class SteppedClock:
     def monotonic(self) -> float:
         return self.now
 
-    perf_counter = thread_time = monotonic
+    perf_counter = thread_time = time = monotonic

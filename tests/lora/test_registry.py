@@ -1,6 +1,5 @@
 """The registry of adapters: names, leases, and which adapters leave memory. The tasks record their calls."""
 
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,6 +11,7 @@ from inference.errors import BadRequest, NotFound, Overloaded
 from inference.lora.adapter import AdapterExists
 from inference.lora.load import LoadedAdapter, load_adapter
 from inference.lora.registry import AdapterRegistry
+from tests.fakes.stepped_clock import SteppedClock
 
 FOLDER = Path("folder")
 SIZE = 100
@@ -146,17 +146,18 @@ def test_adapters_that_answer_stay_in_memory(registry: AdapterRegistry, tasks: F
 def test_a_refused_load_names_the_time_until_an_adapter_is_unused(
     registry: AdapterRegistry, tasks: FakeTasks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    now = [100.0]
-    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    clock = SteppedClock()
+    for module in ("inference.lora.registry", "inference.drain_rate"):
+        monkeypatch.setattr(f"{module}.time", clock)
     for name in ("first", "second"):
         registry.load(name, FOLDER, name)
     earlier = registry.lease("first", 2)
-    now[0] = 120.0
+    clock.now = 20.0
     earlier.cancel()
     registry.lease("first", 1)
-    now[0] = 124.0
+    clock.now = 24.0
     registry.lease("second", 1)
-    now[0] = 127.0
+    clock.now = 27.0
     with pytest.raises(Overloaded) as refused:
         registry.load("third", FOLDER, "third")
     assert refused.value.retry_after == 13, "20 s as before, of which 7 have passed"

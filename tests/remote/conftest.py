@@ -1,6 +1,5 @@
 """Fixtures of the tests of remote backends: an event loop, a fake upstream, and what opens a model of it."""
 
-import asyncio
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,7 +15,7 @@ from inference.remote.upstreams.gradio.functions import GradioFunctions
 from inference.types import Message
 from settings.model_list import parse_entry
 from settings.remote_model import RemoteModel, Timeouts
-from tests.remote.fake_upstream import FakeUpstream, running_loop, start
+from tests.remote.fake_upstream import AdvancingLoop, FakeUpstream, running_loop, start
 
 OpenModel = Callable[..., Backend]
 
@@ -24,13 +23,13 @@ CHAT = (Message("user", "hi"),)
 
 
 @pytest.fixture(scope="module")
-def loop() -> Iterator[asyncio.AbstractEventLoop]:
+def loop() -> Iterator[AdvancingLoop]:
     with running_loop() as loop:
         yield loop
 
 
 @pytest.fixture
-def upstream(loop: asyncio.AbstractEventLoop) -> Iterator[FakeUpstream]:
+def upstream(loop: AdvancingLoop) -> Iterator[FakeUpstream]:
     upstream = FakeUpstream()
     server = start(upstream, loop)
     yield upstream
@@ -45,7 +44,7 @@ def registry() -> CollectorRegistry:
 @pytest.fixture
 def open_upstream(
     upstream: FakeUpstream,
-    loop: asyncio.AbstractEventLoop,
+    loop: AdvancingLoop,
     registry: CollectorRegistry,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[OpenModel]:

@@ -9,9 +9,27 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-# Bytes to send, seconds to pause, an event that the test sets, or how the connection ends.
-Step = bytes | float | asyncio.Event | Literal["reset", "wait"]
+# Bytes to send, seconds to pause, an event that the test sets, or how the connection ends: "silence" is to
+# "wait" for longer than any client does.
+Step = bytes | float | asyncio.Event | Literal["reset", "wait", "silence"]
 EVENT_STREAM = "text/event-stream"
+SILENCE_S = 1000.0
+
+
+class AdvancingLoop(asyncio.SelectorEventLoop):
+    """An event loop whose clock can be advanced: what is due by then happens at once, on any machine."""
+
+    _lead_s = 0.0
+
+    def time(self) -> float:
+        return super().time() + self._lead_s
+
+    def advance(self, seconds: float) -> None:
+        """From any thread, behind what the loop has to do already."""
+        self.call_soon_threadsafe(self._advance, seconds)
+
+    def _advance(self, seconds: float) -> None:
+        self._lead_s += seconds
 
 
 @dataclass
@@ -95,7 +113,9 @@ class FakeUpstream:
             elif step == "reset":
                 writer.transport.abort()
                 return False
-            elif step == "wait":
+            elif step in ("wait", "silence"):
+                if step == "silence":
+                    advancing_loop().advance(SILENCE_S)
                 await watcher
             elif isinstance(step, float):
                 await asyncio.sleep(step)
@@ -125,17 +145,34 @@ def read_value(body: bytes) -> Any:
         return body
 
 
+def advancing_loop() -> AdvancingLoop:
+    """The loop that runs this coroutine."""
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, AdvancingLoop)
+    return loop
+
+
 @contextmanager
-def running_loop() -> Iterator[asyncio.AbstractEventLoop]:
+def running_loop() -> Iterator[AdvancingLoop]:
     """An event loop in a thread of its own."""
-    loop = asyncio.new_event_loop()
+    loop = AdvancingLoop()
     thread = threading.Thread(target=loop.run_forever, name="test-loop", daemon=True)
     thread.start()
     try:
         yield loop
     finally:
+        asyncio.run_coroutine_threadsafe(end_tasks(), loop).result(60)
         loop.call_soon_threadsafe(loop.stop)
         thread.join(timeout=60)
+        loop.close()
+
+
+async def end_tasks() -> None:
+    """End the other tasks of the loop: connections that wait for what never comes."""
+    tasks = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def start(upstream: FakeUpstream, loop: asyncio.AbstractEventLoop) -> asyncio.Server:

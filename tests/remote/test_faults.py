@@ -3,8 +3,11 @@
 The faults that every kind of upstream may have are in test_faults_of_kinds.py.
 """
 
+import asyncio
 import math
 import time
+from collections.abc import Iterable
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -14,23 +17,17 @@ from inference.errors import BadRequest, NotImplementedHere, Overloaded, ServerE
 from inference.events import Event, Finished, Token
 from inference.remote import attempts, relay
 from inference.types import GenerationRequest
+from tests.remote.broken_answers import break_off, fail
 from tests.remote.conftest import CHAT, OpenModel
-from tests.remote.fake_upstream import FakeUpstream, Reply, document, event
+from tests.remote.fake_upstream import AdvancingLoop, FakeUpstream, Reply, document, event
 from tests.remote.openai_chunks import DONE, chat_chunk, say, usage_chunk, whole_answer
 
 KEY = "sk-very-secret-key-123"
 REQUEST = GenerationRequest(CHAT)
 RETRIED = 3  # attempts
 DEEP = b"[" * 100_000 + b"]" * 100_000
-
-
-def fail(open_upstream: OpenModel, **keys: Any) -> tuple[ServerError, list[Event]]:
-    """The error that ends the answer, and the events before it."""
-    events: list[Event] = []
-    with pytest.raises(ServerError) as failure:
-        for each in open_upstream(**keys).generate(REQUEST):
-            events.append(each)
-    return failure.value, events
+DEADLINE_S = 30.0
+LIMITED = GenerationRequest(CHAT, deadline=DEADLINE_S)
 
 
 def error(status: int, message: str = "no", **headers: str) -> Reply:
@@ -83,7 +80,7 @@ def test_a_fault_of_openais_form_before_the_first_event(
     reply: Reply, kind: type[ServerError], attempts: int, upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = reply
-    failure, events = fail(open_upstream)
+    failure, events = fail(open_upstream().generate(REQUEST))
     assert type(failure) is kind and not events
     assert len(upstream.bodies) in (attempts, 2 * attempts), "a reset connection is repeated once, uncounted"
 
@@ -110,22 +107,22 @@ def test_a_fault_of_openais_form_before_the_first_event(
     ],
 )
 def test_an_answer_that_breaks_off_is_never_whole_and_never_repeated(
-    rest: list[Any], upstream: FakeUpstream, open_upstream: OpenModel
+    rest: list[Any], upstream: FakeUpstream, open_upstream: OpenModel, loop: AdvancingLoop
 ) -> None:
-    upstream.reply = Reply([chat_chunk({"content": "The capital"}), 0.01, *rest])
-    failure, events = fail(open_upstream)
+    upstream.reply, go_on = break_off([chat_chunk({"content": "The capital"})], rest, loop)
+    failure, events = fail(open_upstream().generate(REQUEST), go_on)
     assert isinstance(failure, Unavailable) and not any(isinstance(each, Finished) for each in events)
     assert len(upstream.bodies) == 1
 
 
 def test_a_first_event_that_is_late(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
-    upstream.reply = Reply(["wait"])
-    failure, _ = fail(open_upstream, timeouts={"connect": 0.5, "first": 0.1})
-    assert "did not answer in 0.1 s" in failure.message and len(upstream.bodies) == RETRIED
+    upstream.reply = Reply(["silence"])
+    failure, _ = fail(open_upstream(timeouts={"first": 7.5}).generate(REQUEST))
+    assert "did not answer in 7.5 s" in failure.message and len(upstream.bodies) == RETRIED
 
 
 def test_a_server_that_is_not_there_is_named_without_its_address(open_upstream: OpenModel) -> None:
-    failure, _ = fail(open_upstream, inference_server="vllm_chat:127.0.0.1:9")
+    failure, _ = fail(open_upstream(inference_server="vllm_chat:127.0.0.1:9").generate(REQUEST))
     assert failure.message == "the server behind up/model cannot be reached: Connection refused"
 
 
@@ -139,7 +136,7 @@ def test_an_overloaded_upstream_says_when_to_come_back(
     upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = error(429, **{"Retry-After": "30"})
-    failure, _ = fail(open_upstream)
+    failure, _ = fail(open_upstream().generate(REQUEST))
     assert isinstance(failure, Overloaded) and failure.retry_after == 30 and len(upstream.bodies) == 1
 
 
@@ -154,7 +151,7 @@ def test_retries_have_a_budget(upstream: FakeUpstream, open_upstream: OpenModel)
 
 def test_no_redirect_is_followed_and_no_key_leaves(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
     upstream.reply = Reply([], 307, headers={"Location": f"{upstream.url}/elsewhere"})
-    failure, _ = fail(open_upstream, key=KEY)
+    failure, _ = fail(open_upstream(key=KEY).generate(REQUEST))
     assert isinstance(failure, Unavailable) and "redirect" in failure.message
     assert [each.path for each in upstream.sent] == ["/v1/chat/completions"]
     assert upstream.sent[0].headers["authorization"] == f"Bearer {KEY}"
@@ -164,38 +161,51 @@ def test_an_upstreams_message_has_no_key_and_no_address(
     upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = error(400, f"bad key {KEY} at http://10.0.0.1:8000/v1\x1b[31m {'x' * 500}")
-    failure, _ = fail(open_upstream, key=KEY)
+    failure, _ = fail(open_upstream(key=KEY).generate(REQUEST))
     assert KEY not in failure.message and "10.0.0.1" not in failure.message and "\x1b" not in failure.message
     assert len(failure.message) < 400
 
 
 def test_a_deadline_ends_the_answer_with_what_there_is(
-    upstream: FakeUpstream, open_upstream: OpenModel
+    upstream: FakeUpstream, open_upstream: OpenModel, loop: AdvancingLoop
 ) -> None:
     upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
-    backend = open_upstream()
-    events = list(backend.generate(GenerationRequest(CHAT, deadline=1.5)))
-    assert events[-1] == Finished(0, "deadline", num_tokens=1)
+    stream = open_upstream().generate(LIMITED)
+    assert text_of(islice(stream, 2)) == "a"
+    loop.advance(DEADLINE_S)
+    assert list(stream) == [Finished(0, "deadline", num_tokens=1)]
 
 
 def test_a_hearth_ends_its_answer_at_the_deadline_itself(
-    upstream: FakeUpstream, open_upstream: OpenModel
+    upstream: FakeUpstream, open_upstream: OpenModel, loop: AdvancingLoop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    end = chat_chunk({"content": "held back"}, reason="length", stop_reason="timeout")
-    upstream.reply = Reply([chat_chunk({"content": "a"}), 0.4, end, DONE])
-    events = list(open_upstream("hearth").generate(GenerationRequest(CHAT, deadline=0.3)))
-    assert 0 < upstream.bodies[0]["max_time"] <= 0.3
-    assert "".join(event.text for event in events if isinstance(event, Token)) == "aheld back"
-    assert events[-1] == Finished(0, "deadline", num_tokens=2)
+    monkeypatch.setattr(attempts, "DEADLINE_GRACE_S", 20.0)
+    end, is_over = (
+        chat_chunk({"content": "held back"}, reason="length", stop_reason="timeout"),
+        asyncio.Event(),
+    )
+    upstream.reply = Reply([chat_chunk({"content": "a"}), is_over, end, DONE])
+    stream = open_upstream("hearth").generate(LIMITED)
+    assert text_of(islice(stream, 2)) == "a"
+    assert 0 < upstream.bodies[0]["max_time"] <= DEADLINE_S
+    loop.advance(DEADLINE_S)
+    loop.call_soon_threadsafe(is_over.set)
+    *events, last = stream
+    assert text_of(events) == "held back" and last == Finished(0, "deadline", num_tokens=2)
 
 
 def test_a_hearth_that_does_not_end_its_answer_is_cut(
-    upstream: FakeUpstream, open_upstream: OpenModel, monkeypatch: pytest.MonkeyPatch
+    upstream: FakeUpstream, open_upstream: OpenModel, loop: AdvancingLoop
 ) -> None:
-    monkeypatch.setattr(attempts, "DEADLINE_GRACE_S", 0.1)
     upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
-    events = list(open_upstream("hearth").generate(GenerationRequest(CHAT, deadline=1.5)))
-    assert events[-1] == Finished(0, "deadline", num_tokens=1)
+    stream = open_upstream("hearth").generate(LIMITED)
+    assert text_of(islice(stream, 2)) == "a"
+    loop.advance(DEADLINE_S + attempts.DEADLINE_GRACE_S)
+    assert list(stream) == [Finished(0, "deadline", num_tokens=1)]
+
+
+def text_of(events: Iterable[Event]) -> str:
+    return "".join(event.text for event in events if isinstance(event, Token))
 
 
 def test_more_requests_than_max_concurrent_are_refused(
@@ -237,7 +247,7 @@ def test_an_answer_without_end_is_cut(
 ) -> None:
     monkeypatch.setattr(relay, "MAX_STREAM_BYTES", 1 << 20)
     upstream.reply = Reply([chat_chunk({"content": "a" * 10_000})] * 1000)
-    failure, events = fail(open_upstream)
+    failure, events = fail(open_upstream().generate(REQUEST))
     assert "more than 1 MiB" in failure.message
     assert 50 < len(events) < 110
 

@@ -10,7 +10,7 @@ from inference.errors import ServerError
 from inference.events import Event, Finished, Token
 from inference.types import GenerationRequest
 from tests.remote.conftest import CHAT, OpenModel
-from tests.remote.fake_upstream import FakeUpstream, Reply
+from tests.remote.fake_upstream import SILENCE_S, AdvancingLoop, FakeUpstream, Reply
 from tests.remote.openai_chunks import DONE, chat_chunk
 
 TEXT = "x" * 10_000
@@ -51,18 +51,19 @@ class SlowClient:
 def client(upstream: FakeUpstream, open_upstream: OpenModel) -> Callable[[], SlowClient]:
     chunks = [chat_chunk({"content": TEXT})] * NUM_CHUNKS
     upstream.reply = Reply([b"".join(chunks), chat_chunk({}, reason="stop"), DONE])
-    backend = open_upstream(timeouts={"silence": 0.05})
+    backend = open_upstream()
     return lambda: SlowClient(backend)
 
 
 def test_what_has_not_been_read_stays_at_the_server(
-    client: Callable[[], SlowClient], loop: asyncio.AbstractEventLoop
+    client: Callable[[], SlowClient], loop: AdvancingLoop
 ) -> None:
     async def run() -> None:
         slow = client()
         await slow.read()
         num_bytes = slow.num_bytes
-        await asyncio.sleep(0.2)  # longer than the silence that a server is allowed
+        loop.advance(SILENCE_S)  # longer than the silence that a server is allowed
+        await asyncio.sleep(0.01)
         assert slow.num_bytes == num_bytes < MAX_HELD_BYTES
         while not slow.has_ended:
             await slow.read()

@@ -8,6 +8,7 @@ from inference.backend import Backend
 from inference.errors import ServerError
 from inference.remote.members import breaker, member_health
 from inference.types import GenerationRequest, Message
+from scripts.loopback import free_port
 from tests.remote.conftest import OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, Sent, document, wait_until
 from tests.remote.openai_chunks import whole_answer
@@ -19,10 +20,11 @@ FIRST_REST_S, BELOW_REST_S = 60.0, 50.0  # of a server that failed, and less
 
 
 class Restartable:
-    """An upstream on one port, which can be down."""
+    """An upstream on one port, which can be down: no other program gets the port meanwhile."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self.upstream = FakeUpstream()
+        self.upstream.port = free_port()
         self.upstream.reply = self._reply
         self.completion = whole_answer("hi")
         self._loop = loop
@@ -33,7 +35,6 @@ class Restartable:
             return await asyncio.start_server(self.upstream.serve, "127.0.0.1", self.upstream.port)
 
         self._server = asyncio.run_coroutine_threadsafe(listen(), self._loop).result(60)
-        self.upstream.port = self._server.sockets[0].getsockname()[1]
 
     def stop(self) -> None:
         async def close() -> None:

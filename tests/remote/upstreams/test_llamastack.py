@@ -8,8 +8,9 @@ from inference.errors import BadRequest, Unavailable
 from inference.events import CallDelta, Event, Finished, Started, Token
 from inference.sampling import Sampling
 from inference.types import Constraint, GenerationRequest, Message, Tool, ToolCall
+from tests.remote.broken_answers import break_off, fail
 from tests.remote.conftest import CHAT, OpenModel
-from tests.remote.fake_upstream import FakeUpstream, Reply, event
+from tests.remote.fake_upstream import AdvancingLoop, FakeUpstream, Reply, event
 
 CITY = {"type": "string", "enum": ["Rome", "Oslo"], "description": "a city"}
 TOOL = Tool("weather", "The weather", {"type": "object", "properties": {"city": CITY}, "required": ["city"]})
@@ -125,11 +126,11 @@ def test_what_llama_stack_cannot_do_is_refused_by_name(
 
 @pytest.mark.parametrize("rest", [[], [event({"error": {"message": "boom"}})], [event({"event": 1})]])
 def test_an_answer_that_breaks_off_is_never_whole(
-    rest: list[bytes], upstream: FakeUpstream, open_upstream: OpenModel
+    rest: list[bytes], upstream: FakeUpstream, open_upstream: OpenModel, loop: AdvancingLoop
 ) -> None:
-    upstream.reply = Reply([progress("", "start"), progress("a"), 0.01, *rest])
-    with pytest.raises(Unavailable):
-        answer_of(open_upstream, GenerationRequest(CHAT))
+    upstream.reply, go_on = break_off([progress("", "start"), progress("a")], rest, loop)
+    failure, events = fail(open_upstream("llamastack").generate(GenerationRequest(CHAT)), go_on)
+    assert isinstance(failure, Unavailable) and isinstance(events[-1], Token)
 
 
 def test_tools_and_arguments_of_any_form_are_sent(upstream: FakeUpstream, open_upstream: OpenModel) -> None:

@@ -1,5 +1,6 @@
 """TGI's upstreams: what is sent for a text, and the events that an answer becomes."""
 
+from itertools import islice
 from typing import Any
 
 import pytest
@@ -8,8 +9,9 @@ from inference.errors import BadRequest, Unavailable
 from inference.events import Finished, Token
 from inference.sampling import Sampling
 from inference.types import Constraint, GenerationRequest
+from tests.remote.broken_answers import break_off, fail
 from tests.remote.conftest import CHAT, OpenModel
-from tests.remote.fake_upstream import FakeUpstream, Reply, event
+from tests.remote.fake_upstream import AdvancingLoop, FakeUpstream, Reply, event
 from tests.remote.openai_chunks import whole_answer
 
 
@@ -75,12 +77,13 @@ def test_more_stop_strings_than_tgi_takes_end_the_answer_here(
 
 
 def test_a_deadline_releases_the_possible_start_of_a_stop_string(
-    upstream: FakeUpstream, open_upstream: OpenModel
+    upstream: FakeUpstream, open_upstream: OpenModel, loop: AdvancingLoop
 ) -> None:
     upstream.reply = Reply([token("one E"), "wait"])
-    events = tokens_of(open_upstream, GenerationRequest("hi", stop=("END",), deadline=1.5))
-    assert [each.text for each in events if isinstance(each, Token)] == ["one "]
-    assert events[-1] == Finished(0, "deadline", "E", num_tokens=1)
+    stream = open_upstream("tgi").generate(GenerationRequest("hi", stop=("END",), deadline=30.0))
+    assert [each.text for each in islice(stream, 2) if isinstance(each, Token)] == ["one "]
+    loop.advance(30.0)
+    assert list(stream) == [Finished(0, "deadline", "E", num_tokens=1)]
 
 
 def test_several_answers_are_several_requests(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
@@ -125,8 +128,8 @@ def test_what_tgi_cannot_do_is_refused_by_name(
     ],
 )
 def test_an_answer_that_breaks_off_is_never_whole(
-    rest: list[bytes], upstream: FakeUpstream, open_upstream: OpenModel
+    rest: list[bytes], upstream: FakeUpstream, open_upstream: OpenModel, loop: AdvancingLoop
 ) -> None:
-    upstream.reply = Reply([token("a"), 0.01, *rest])
-    with pytest.raises(Unavailable):
-        tokens_of(open_upstream, GenerationRequest("hi"))
+    upstream.reply, go_on = break_off([token("a")], rest, loop)
+    failure, events = fail(open_upstream("tgi").generate(GenerationRequest("hi")), go_on)
+    assert isinstance(failure, Unavailable) and isinstance(events[-1], Token)
