@@ -29,6 +29,7 @@ from inference.engine.step_output import OutputSink, PromptLogprob
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
 from inference.model.batch import Runner
+from inference.model.lost_device import DeviceLost
 from inference.types import GenerationRequest
 
 log = logging.getLogger(__name__)
@@ -229,9 +230,10 @@ class Engine:
         has_work = False
         try:
             has_work = self.step()
-        except BaseException:  # a panic of a library written in Rust is no Exception
+        except BaseException as error:  # a panic of a library written in Rust is no Exception
             log.exception("engine died")
-            self._stop_error = Internal("the engine has failed: the server must be restarted")
+            failed = "the GPU" if isinstance(error, DeviceLost) else "the engine"
+            self._stop_error = Internal(f"{failed} has failed: the server must be restarted")
         if self._stop_error is None:
             return has_work
         assert self._engine_thread is not None

@@ -30,6 +30,7 @@ from inference.engine.step_result import (
 from inference.errors import Internal
 from inference.model.batch import CacheOp, Runner
 from inference.model.device_copy import copy_to_host_async
+from inference.model.lost_device import DeviceLost, is_device_lost
 from inference.process.memory.memory_shortage import is_memory_shortage
 
 log = logging.getLogger(__name__)
@@ -102,13 +103,15 @@ class ModelStep:
 
         A failed step is repeated in halves until each sequence that fails runs alone. Raises StepOutOfMemory
         when memory runs out: the rows then hold the same tokens as before, and the cache ops may or may not
-        have been carried out.
+        have been carried out. Raises DeviceLost if nothing can be computed any more.
         """
         try:
             return self.execute_once(scheduler_output, cache_ops)
         except Exception as error:
             if is_memory_shortage(error):
                 raise StepOutOfMemory(str(error)) from error
+            if is_device_lost():
+                raise DeviceLost(str(error)) from error
             log.exception("step failed sequences=%d", len(scheduler_output))
         return self._bisect(scheduler_output)
 

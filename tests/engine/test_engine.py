@@ -15,6 +15,7 @@ from inference.engine.sequence import Sequence
 from inference.engine.step_output import PromptLogprob
 from inference.errors import BadRequest, Internal, Overloaded, TooLong, Unavailable
 from inference.model.batch import Clear
+from inference.model.lost_device import DeviceLost
 from tests.engine.conftest import END, NAN, POISON, Bench, FakeRunner, GreedySampler, RecordingSink
 from tests.engine.engine_probe import EngineProbe
 from tests.engine.generation_requests import make_request
@@ -424,14 +425,17 @@ def test_an_engine_never_started_can_be_stopped(make_bench: Make) -> None:
     assert isinstance(sink.outputs[-1].error, Unavailable)
 
 
+@pytest.mark.parametrize(
+    ("error", "failed"), [(RuntimeError("no step succeeds"), "engine"), (DeviceLost("illegal access"), "GPU")]
+)
 def test_a_dead_engine_fails_every_request_and_gives_the_reason(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
+    engine: Engine, error: Exception, failed: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     sinks, is_submitted = [RecordingSink(), RecordingSink()], threading.Event()
 
     def fail(limits: StepLimits) -> None:
         is_submitted.wait(TIMEOUT_S)
-        raise RuntimeError("no step succeeds")
+        raise error
 
     monkeypatch.setattr(StepLimits, "record_success", fail)
     engine.submit([make_request((3,), 60)], sinks[:1])
@@ -439,7 +443,7 @@ def test_a_dead_engine_fails_every_request_and_gives_the_reason(
     is_submitted.set()
     wait(lambda: engine.closed_reason and all(sink.has_ended for sink in sinks))
     assert all(isinstance(sink.outputs[-1].error, Internal) for sink in sinks)
-    assert "restarted" in engine.closed_reason
+    assert engine.closed_reason == f"the {failed} has failed: the server must be restarted"
 
 
 def test_the_adapters_of_sequences_are_named_once_and_in_order() -> None:

@@ -5,6 +5,7 @@ from collections.abc import Sequence as SequenceOf
 import pytest
 import torch
 
+from inference.engine import step as step_module
 from inference.engine.kv.contiguous import ContiguousKVCacheManager
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.sampling.sampler import PendingSample
@@ -13,6 +14,7 @@ from inference.engine.step import ModelStep, StepOutOfMemory
 from inference.engine.step_output import PromptLogprob
 from inference.errors import Internal
 from inference.model.batch import Batch, Resize, make_batch
+from inference.model.lost_device import DeviceLost
 from tests.engine.conftest import NAN, POISON, FakeRunner, GreedySampler, expected_ids
 from tests.engine.generation_requests import make_request
 
@@ -138,6 +140,14 @@ def test_running_out_of_memory_fails_no_sequence(error: Exception) -> None:
     step.runner.on_forward = fault
     with pytest.raises(StepOutOfMemory):
         step.compute()
+
+
+def test_a_step_is_not_repeated_on_a_device_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(step_module, "is_device_lost", lambda: True)
+    step = StepBench([3], [POISON], [5])
+    with pytest.raises(DeviceLost):
+        step.compute()
+    assert len(step.runner.batches) == 1
 
 
 def test_prompt_tokens_are_scored_by_the_logits_before_them() -> None:

@@ -19,6 +19,7 @@ from typing import Any
 from inference.errors import BadRequest, ServerError, named_error
 from inference.model.load import loader
 from inference.model.load.meta_model import build_on_meta
+from inference.model.lost_device import is_device_lost
 from inference.model.quantization.schemes import NONE
 from inference.model.weights.mapped_model import mapped_file
 from inference.process.child_program import receive_connection
@@ -133,6 +134,8 @@ class TrainerServer:
             return failure("server", error.message)
         except Exception as error:  # an architecture's own failure, or torch's
             log.exception("verb=%s failed", header["verb"])
+            if is_device_lost():  # another process can use it: the next request starts one
+                raise
             if is_memory_shortage(error):
                 return failure("user", OUT_OF_MEMORY)
             return failure("server", NO_DISK if is_disk_full(error) else named_error(error))

@@ -35,6 +35,15 @@ def test_a_reply_that_memory_is_too_small_for_is_a_failure() -> None:
     assert read_message(stream) is None
 
 
+def test_a_process_whose_gpu_is_lost_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    server = TrainerServer(TrainingBase(names=("base",), model_folder="absent", context=64))
+    unfinished = TrainerMessage({"verb": "plan"}, {})
+    assert server.reply(unfinished)[0]["category"] == "server"
+    monkeypatch.setattr(trainer_server, "is_device_lost", lambda: True)
+    with pytest.raises(KeyError):
+        server.reply(unfinished)
+
+
 def server_with_a_run(model_folder: Path) -> TrainerServer:
     """A server with the run a."""
     server = TrainerServer(
