@@ -66,5 +66,9 @@ def forbid_synchronization() -> Iterator[None]:
 def is_single_gpu(model: PreTrainedModel) -> bool:
     """Whether the whole model computes on one GPU, in one process."""
     devices = {weight.device for weight in model.parameters()}
-    shared = dist.is_available() and dist.is_initialized()
-    return len(devices) == 1 and model.device.type == "cuda" and not shared
+    return len(devices) == 1 and model.device.type == "cuda" and not is_sharded()
+
+
+def is_sharded() -> bool:
+    """Whether this process is a rank of tensor parallelism."""
+    return dist.is_available() and dist.is_initialized()

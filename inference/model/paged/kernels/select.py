@@ -6,7 +6,7 @@ row in KERNELS.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import NamedTuple
@@ -15,7 +15,9 @@ import torch
 from transformers import PreTrainedModel
 
 from inference.errors import named_error
+from inference.model.batch import UnsupportedModel
 from inference.model.paged.attention import AttentionKernel
+from inference.model.paged.cuda import is_sharded
 from inference.model.paged.kernels import timing, verify
 from inference.model.paged.kernels.shapes import AttentionShape, attention_shapes
 from inference.model.paged.kv_pool import PAGE_SIZE
@@ -30,16 +32,20 @@ class KernelEntry(NamedTuple):
     device                device type that it supports
     page_size             tokens of the pages that it reads
     supports_cuda_graphs  whether it can be captured: it neither synchronizes nor reads metadata.spans
+    capability            the lowest compute capability for which it is tried
     """
 
     name: str
     device: str
     page_size: int
     supports_cuda_graphs: bool
+    capability: tuple[int, int] = (0, 0)
 
 
+# For GPUs before Ampere, Triton 3.6 compiles products without tensor cores: up to 81 s for each variant of
+# the kernel, whose registers spill. The other kernels refuse the GPUs that are too old for them.
 KERNELS = (
-    KernelEntry("triton", "cuda", 16, True),
+    KernelEntry("triton", "cuda", 16, True, (8, 0)),
     KernelEntry("flash_attn_3", "cuda", 16, True),
     KernelEntry("flash_attn", "cuda", 256, True),
     KernelEntry("torch_varlen", "cuda", 256, True),
@@ -96,6 +102,7 @@ def select_kernel(
     best, best_speedup = DEFAULT, MIN_SPEEDUP
     for row in rows:
         try:
+            check_capability(row, shapes)
             candidate = SelectedKernel(row.name, find(row.name), row.page_size, row.supports_cuda_graphs)
             error = verify_kernel(candidate, shapes)
             speedup = timing.speed_ratio(
@@ -108,8 +115,19 @@ def select_kernel(
         speedup = speedup / LARGER_PAGE_SPEEDUP if row.page_size > PAGE_SIZE else speedup
         if speedup > best_speedup:
             best, best_speedup = candidate, speedup
+        if best is not DEFAULT and is_sharded():  # other ranks' clocks may choose another one
+            break
     log.info("%s: selected attention kernel %s, pages of %d tokens", name, best.name, best.page_size)
     return best
+
+
+def check_capability(row: KernelEntry, shapes: Iterable[AttentionShape]) -> None:
+    """Raise UnsupportedModel if a GPU of the shapes is too old for the kernel."""
+    for device in {shape.device for shape in shapes if shape.device.type == "cuda"}:
+        major, minor = torch.cuda.get_device_capability(device)
+        if (major, minor) < row.capability:
+            needed = ".".join(map(str, row.capability))
+            raise UnsupportedModel(f"needs compute capability {needed}, {device} has {major}.{minor}")
 
 
 def verify_kernel(candidate: SelectedKernel, shapes: Counter[AttentionShape]) -> float:

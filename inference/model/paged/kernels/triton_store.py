@@ -16,19 +16,20 @@ def store(
     key, value = (each if each.stride(-1) == 1 else each.contiguous() for each in (key, value))
     T, G, D = key.shape
     E = value.shape[2]
-    store_token[T,](
-        key,
-        value,
-        keys,
-        values,
-        slot_mapping,
-        *key.stride()[:2],
-        *value.stride()[:2],
-        G=G,
-        D=D,
-        E=E,
-        BLOCK=triton.next_power_of_2(G * max(D, E)),
-    )
+    with torch.cuda.device_of(key):
+        store_token[T,](
+            key,
+            value,
+            keys,
+            values,
+            slot_mapping,
+            *key.stride()[:2],
+            *value.stride()[:2],
+            G=G,
+            D=D,
+            E=E,
+            BLOCK=triton.next_power_of_2(G * max(D, E)),
+        )
 
 
 @triton.jit(do_not_specialize=["key_token", "key_head", "value_token", "value_head"])

@@ -2,20 +2,24 @@
 
 import logging
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
+from inference.model.batch import UnsupportedModel
 from inference.model.paged.attention import AttentionKernel, AttentionParams
 from inference.model.paged.attn_metadata import AttnMetadata
+from inference.model.paged.kernels import select as select_module
 from inference.model.paged.kernels import timing
 from inference.model.paged.kernels.select import (
     DEFAULT,
     KERNELS,
     KernelEntry,
     SelectedKernel,
+    check_capability,
     import_kernel,
     select_kernel,
 )
@@ -109,6 +113,25 @@ def test_a_marginal_speedup_keeps_the_default_kernel(
 ) -> None:
     monkeypatch.setitem(SPEEDS, right, 1.02)
     assert select(model, KernelEntry("right", "cpu", 16, True)) is DEFAULT
+
+
+def test_a_kernel_is_not_tried_on_a_gpu_that_is_too_old_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Triton's takes minutes to compile for GPUs without bfloat16, and is slow there."""
+    capabilities = {torch.device("cuda", 0): (9, 0), torch.device("cuda", 1): (7, 5)}
+    monkeypatch.setattr(torch.cuda, "get_device_capability", capabilities.__getitem__)
+    shape = AttentionShape(torch.device("cuda", 0), torch.float16, 4, 2, 8, 8, 1.0, None, None, None)
+    triton = next(row for row in KERNELS if row.name == "triton")
+    check_capability(triton, [shape])
+    with pytest.raises(UnsupportedModel, match=r"needs compute capability 8\.0, cuda:1 has 7\.5"):
+        check_capability(triton, [shape, replace(shape, device=torch.device("cuda", 1))])
+
+
+def test_ranks_do_not_let_their_clocks_decide(
+    model: PreTrainedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(select_module, "is_sharded", lambda: True)
+    rows = [KernelEntry(name, "cpu", 16, True) for name in ("broken", "right", "faster")]
+    assert select(model, *rows).kernel is right
 
 
 def test_only_the_plain_kernel_is_available_on_the_cpu(model: PreTrainedModel) -> None:

@@ -1,5 +1,7 @@
 """The Triton kernel against the plain one, in Triton's interpreter where there is no GPU."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -15,6 +17,7 @@ if torch.cuda.is_available():
 pytest.importorskip("triton", reason="comes only with the CUDA build of torch")
 
 from inference.model.paged.kernels import triton as ours
+from inference.model.paged.kernels import triton_store
 
 MIXED = [(1, 1), (1, 40), (19, 19), (5, 70), (1, 16)]
 HALF, FULL = torch.float16, torch.float32
@@ -54,6 +57,39 @@ def test_the_triton_kernel_computes_what_the_plain_kernel_does(
     expected = sdpa_kernel(query, pages, metadata, params)
     assert output.dtype == case["dtype"] and output.shape == expected.shape
     assert (output.float() - expected).abs().max() <= ALLOWED[case["dtype"]]
+
+
+class FakeKernel:
+    """Records the device that is current at each launch."""
+
+    def __init__(self, current: list[torch.device]) -> None:
+        self.current, self.launched_on = current, list[torch.device]()
+
+    def __getitem__(self, grid: object) -> Callable[..., None]:
+        return lambda *args, **options: self.launched_on.append(self.current[-1])
+
+
+def test_kernels_are_launched_on_the_device_of_their_tensors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With layers on several GPUs, it is not the current device, on which Triton launches."""
+    current = [torch.device("cuda", 0)]
+
+    @contextmanager
+    def device_of(tensor: torch.Tensor) -> Iterator[None]:
+        current.append(tensor.device)
+        yield
+        current.pop()
+
+    monkeypatch.setattr(torch.cuda, "device_of", device_of)
+    metadata = make_metadata(MIXED, 16)
+    query, pages = random_query_and_pages(metadata, 2, 2, 32, 32, FULL)
+    kernel, store_kernel = FakeKernel(current), FakeKernel(current)
+    monkeypatch.setattr(ours, "attend_pages", kernel)
+    monkeypatch.setattr(triton_store, "store_token", store_kernel)
+    page_table = page_table_of(metadata, query.device)
+    ours.launch(query, pages, page_table, AttentionParams(1.0), tile=ours.WIDE, splits=1)
+    key = query[:, :2]
+    triton_store.store(key, key, pages.keys.flatten(0, 1), pages.values.flatten(0, 1), torch.arange(len(key)))
+    assert kernel.launched_on == store_kernel.launched_on == [torch.device("cpu")]
 
 
 def test_work_is_split_only_if_there_are_few_programs() -> None:
