@@ -73,12 +73,11 @@ class Sampler:
         raw, rows = to_samplable(logits[:, : self.vocab]), group_rows(sequences)
         processed = apply_in_order(raw, sequences, PROCESSORS, rows.processors) if rows.processors else raw
         (max_values, token_ids), warped_logits = select_tokens(processed, sequences, rows)
-        has_token = max_values.isfinite()
-        token_ids = (
-            token_ids.masked_fill(~has_token, NAN_LOGITS)
-            if processed is raw
-            else token_ids.where(has_token, failure_ids(raw))
-        )
+        lacks_token = max_values - max_values != 0  # of nan and infinity; isfinite() is four operations
+        if processed is raw:
+            token_ids = token_ids.masked_fill_(lacks_token, NAN_LOGITS)
+        else:
+            token_ids = failure_ids(raw).where(lacks_token, token_ids)
         if not rows.num_top_logprobs and checked is None:
             return PendingSample(token_ids, partial(_collect_ids, copy_to_host_async(token_ids)))
         unwarped_rows = sorted(rows.processed - warped_logits.keys())

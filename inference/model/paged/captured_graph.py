@@ -5,7 +5,7 @@ of its own, which reads all its pages. A mixed graph has rows of any number of t
 decode beside them. Knows AttnMetadata; cuda.py captures.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from itertools import accumulate
@@ -98,6 +98,7 @@ class CapturedGraph:
         # The last slots, so that rows on a padding page may have the others.
         self.padding_slots = [(page + 1) * self.page_size - 1 for page in self.padding_pages]
         self.slot_mappings = [torch.full_like(self.token_ids[0], slot) for slot in self.padding_slots]
+        self.num_tokens = 0  # of the latest step: the others have the padding slot
         self.logits_indices = logits_indices
         self.set_spans([[] for _ in page_tables])
         self.replay_graph = capture(
@@ -138,15 +139,21 @@ class CapturedGraph:
     def replay(self, metadata: StepMetadata) -> torch.Tensor:
         """The logits of the tokens that the step asks for; valid until the next replay."""
         T = metadata[0].token_ids.shape[1]
-        self.token_ids[:, :T] = metadata[0].token_ids
-        self.positions[:, :T] = metadata[0].positions
-        for mapping, padding_slot, group in zip(
-            self.slot_mappings, self.padding_slots, metadata, strict=True
-        ):
-            mapping[:T] = group.slot_mapping
-            mapping[T:] = padding_slot
+        torch._foreach_copy_(*map(list, zip(*self.input_copies(metadata), strict=True)))  # by one launch
+        if self.num_tokens > T:
+            for mapping, padding_slot in zip(self.slot_mappings, self.padding_slots, strict=True):
+                mapping[T : self.num_tokens] = padding_slot
+        self.num_tokens = T
         self.set_spans([group.spans for group in metadata])
         return self.replay_graph()
+
+    def input_copies(self, metadata: StepMetadata) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        """The int64 inputs that a step of T tokens changes, and their new values."""
+        T = metadata[0].token_ids.shape[1]
+        yield self.token_ids[0, :T], metadata[0].token_ids[0]
+        yield self.positions[0, :T], metadata[0].positions[0]
+        for mapping, group in zip(self.slot_mappings, metadata, strict=True):
+            yield mapping[:T], group.slot_mapping
 
 
 class DecodeGraph(CapturedGraph):
@@ -157,8 +164,8 @@ class DecodeGraph(CapturedGraph):
         super().__init__(runner, capture, shared, count=count, page_tables=page_tables, logits_indices=None)
 
     def supports(self, metadata: StepMetadata) -> bool:
-        longest = max(span.end - span.start for span in metadata[0].spans)
-        return metadata[0].token_ids.shape[1] <= self.count and longest <= MAX_ROW_TOKENS
+        fits = metadata[0].token_ids.shape[1] <= self.count
+        return fits and max(span.end - span.start for span in metadata[0].spans) <= MAX_ROW_TOKENS
 
     def pad_spans(self, spans: Sequence[QuerySpan], padding_page: int) -> list[QuerySpan]:
         tokens = [
@@ -218,10 +225,14 @@ class MixedGraph(CapturedGraph):
 
     def replay(self, metadata: StepMetadata) -> torch.Tensor:
         indices = metadata[0].logits_indices
+        assert indices is not None
+        return super().replay(metadata)[: len(indices)]
+
+    def input_copies(self, metadata: StepMetadata) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        yield from super().input_copies(metadata)
+        indices = metadata[0].logits_indices
         assert self.logits_indices is not None and indices is not None
-        num_logits = len(indices)
-        self.logits_indices[:num_logits] = indices
-        return super().replay(metadata)[:num_logits]
+        yield self.logits_indices[: len(indices)], indices
 
     @staticmethod
     def verification_batches(count: int, shape: PagesShape) -> tuple[Batch, Batch]:
