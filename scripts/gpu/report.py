@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from checks.columns import align_columns
-from scripts.gpu.section import Figure
+from scripts.gpu.figure import Figure
 from scripts.gpu.targets import NO_VERDICT, find_target, verdict
 
 COLUMNS = ("section", "figure", "value", "target", "verdict", "remark")
@@ -21,16 +21,19 @@ class ReportRow(NamedTuple):
 
 
 class FigureReport:
-    """Figures of one run. model: the shape, for its targets. output: the folder of figures.txt, table.md."""
+    """Figures of one run. output: the folder of figures.txt and table.md. model: the shape, for its targets.
 
-    def __init__(self, output: Path, model: str) -> None:
+    numbers: the values of figures that are numbers, by section and name.
+    """
+
+    def __init__(self, output: Path, model: str = "") -> None:
         self.rows: list[ReportRow] = []
-        self.numbers: dict[tuple[str, str], float] = {}  # by section and figure
-        self._model, self._table = model, output / "table.md"
+        self.numbers: dict[tuple[str, str], float] = {}
+        self.model, self._table = model, output / "table.md"
         self._file = (output / "figures.txt").open("a")
 
     def add(self, section: str, figure: Figure) -> None:
-        target = find_target(section, figure.name, self._model)
+        target = find_target(section, figure.name, self.model)
         row = ReportRow(
             section,
             figure.name,

@@ -1,38 +1,16 @@
-"""The types that all sections of the GPU report share: options, figures and the error of a wrong result."""
+"""What a section of the GPU report gets: options, engines and its time."""
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import NamedTuple, TypeVar
+from typing import TypeVar
 
 from scripts.bench.options import BenchOptions
 from scripts.gpu.engine import EnginePool
+from scripts.gpu.figure import Figure
 
 T = TypeVar("T")
-
-
-class Figure(NamedTuple):
-    """One measured value. `value` is a number if it has a unit that a target may refer to."""
-
-    name: str
-    value: float | str
-    unit: str = ""
-    remark: str = ""
-
-    @property
-    def text(self) -> str:
-        """The value with four significant digits and its unit."""
-        value = self.value if isinstance(self.value, str) else format_number(self.value)
-        return f"{value} {self.unit}".strip()
-
-
-def format_number(value: float) -> str:
-    return f"{value:,.0f}" if abs(value) >= 1000 or value == int(value) else f"{value:.4g}"
-
-
-class WrongResult(Exception):
-    """A section measured a wrong result: a failed test, or a prediction outside its tolerance."""
 
 
 @dataclass(frozen=True, slots=True)

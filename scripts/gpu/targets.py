@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from scripts.gpu.section import Figure
+from scripts.gpu.figure import Figure
 
 NO_VERDICT = "—"
 

@@ -12,7 +12,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig
 from inference.model.quantization.quantize import move_unpacked, pack_on_device
 from inference.model.quantization.replace import replace_weights
 from inference.model.quantization.schemes import INT4, NONE
-from scripts.gpu.section import Figure
+from scripts.gpu.figure import Figure
 from tuning.trainer.datum import Datum
 from tuning.trainer.model.base_model import split_model
 from tuning.trainer.model.fused_norms import fuse_norms

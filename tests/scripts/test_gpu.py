@@ -19,10 +19,11 @@ from inference.model.device_copy import lists_to_device
 from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.models import build_model, num_parameters
 from scripts.bench.options import BenchOptions
-from scripts.gpu.__main__ import run_section
 from scripts.gpu.engine import EnginePool, EngineSize
+from scripts.gpu.figure import Figure, WrongResult
 from scripts.gpu.report import FigureReport
-from scripts.gpu.section import Figure, MeasureSection, SectionOptions, SectionRun, WrongResult
+from scripts.gpu.run_sections import run_section
+from scripts.gpu.section import MeasureSection, SectionOptions, SectionRun
 from scripts.gpu.sections import (
     SECTIONS,
     Section,
@@ -91,6 +92,7 @@ def run_trial(options: SectionOptions, monkeypatch: pytest.MonkeyPatch) -> Runs:
         passed = run_section(
             TRIAL_SECTION, options, EnginePool(BENCH, SIZE), report, time.monotonic() + 60 * remaining_minutes
         )
+        report.write_table()
         lines = (options.output / "figures.txt").read_text().splitlines()
         return passed, [line for line in lines if line.startswith(f"{TRIAL_SECTION}  ")]
 

@@ -1,8 +1,9 @@
-"""The sections by name, in the order of a whole run, each with its budget in minutes."""
+"""The sections by name, in the order of a whole run."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from scripts.gpu.budgets import BUDGETS
 from scripts.gpu.section import MeasureSection
 from scripts.gpu.sections import (
     adapters,
@@ -31,36 +32,36 @@ from scripts.gpu.sections import (
 
 
 class Section(NamedTuple):
-    """A section of the report, and its time.
-
-    minutes  after them no further figure is measured; a section starts only if half of them are left
-    """
+    """A section of the report. minutes: its budget."""
 
     measure: MeasureSection
     minutes: float
 
 
+MEASURES: Mapping[str, MeasureSection] = {
+    "start": start.measure_section,
+    "roofline": roofline.measure_section,
+    "overlap": overlap.measure_section,
+    "profile": profile.measure_section,
+    "prefill": prefill.measure_section,
+    "rows256": concurrent.measure_section,
+    "sampling": sampling.measure_section,
+    "sync": sync.measure_section,
+    "host": host.measure_section,
+    "adapters": adapters.measure_section,
+    "placement": placement.measure_section,
+    "long": long_context.measure_section,
+    "layers": layers.measure_section,
+    "kernels": kernels.measure_section,
+    "transformers": versus_transformers.measure_section,
+    "vllm": versus_vllm.measure_section,
+    "http": http_server.measure_section,
+    "memory": memory.measure_section,
+    "tuning": tuning.measure_section,
+    "quantized": quantized.measure_section,
+    "products": products.measure_section,
+    "correct": correct.measure_section,
+}
 SECTIONS: Mapping[str, Section] = {
-    "start": Section(start.measure_section, 1.5),
-    "roofline": Section(roofline.measure_section, 0.5),
-    "overlap": Section(overlap.measure_section, 1.0),
-    "profile": Section(profile.measure_section, 1.0),
-    "prefill": Section(prefill.measure_section, 0.7),
-    "rows256": Section(concurrent.measure_section, 0.8),
-    "sampling": Section(sampling.measure_section, 0.6),
-    "sync": Section(sync.measure_section, 0.3),
-    "host": Section(host.measure_section, 0.6),
-    "adapters": Section(adapters.measure_section, 1.2),
-    "placement": Section(placement.measure_section, 1.0),
-    "long": Section(long_context.measure_section, 1.0),
-    "layers": Section(layers.measure_section, 1.5),
-    "kernels": Section(kernels.measure_section, 4.0),
-    "transformers": Section(versus_transformers.measure_section, 3.5),
-    "vllm": Section(versus_vllm.measure_section, 4.0),
-    "http": Section(http_server.measure_section, 2.0),
-    "memory": Section(memory.measure_section, 3.0),
-    "tuning": Section(tuning.measure_section, 1.5),
-    "quantized": Section(quantized.measure_section, 2.0),
-    "products": Section(products.measure_section, 0.6),
-    "correct": Section(correct.measure_section, 4.0),
+    name: Section(MEASURES[name], minutes) for name, minutes in BUDGETS.items()
 }

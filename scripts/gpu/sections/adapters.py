@@ -19,7 +19,8 @@ from scripts.bench.models import build_model
 from scripts.bench.options import BenchOptions
 from scripts.gpu.device import synchronize
 from scripts.gpu.engine import EngineSize, SteppedEngine
-from scripts.gpu.section import Figure, SectionRun, WrongResult
+from scripts.gpu.figure import Figure, WrongResult
+from scripts.gpu.section import SectionRun
 
 RANK = 16
 ROWS = (1, 16, 64)

@@ -2,7 +2,8 @@
 
 from collections.abc import Iterator
 
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 ROWS = (64, 256)
 PROMPT_TOKENS, ANSWER_TOKENS = 512, 256

@@ -18,7 +18,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, TextIO
 
-from scripts.gpu.section import Figure, SectionRun, WrongResult
+from scripts.gpu.figure import Figure, WrongResult
+from scripts.gpu.section import SectionRun
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -17,7 +17,8 @@ import torch
 
 from inference.model.batch import Batch
 from scripts.gpu.engine import SteppedEngine
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 ROWS = (1, 64, 256)
 STEPS = 64

@@ -9,7 +9,8 @@ from scripts.bench.models import model_folder
 from scripts.bench.options import BenchOptions
 from scripts.bench.server import MODEL_NAME, ServerEngine
 from scripts.gpu.engine import EngineSize
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 # The shape to serve, if writing the weights of the measured one takes minutes; the server's own limit of
 # tokens a second shows best with a small model.

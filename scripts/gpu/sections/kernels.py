@@ -25,7 +25,8 @@ from inference.model.paged.kernels import timing, verify
 from inference.model.paged.kv_pool import PAGE_SIZE, LayerKV
 from inference.model.paged.sdpa import sdpa_kernel
 from scripts.bench.models import config_of
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 STAGES, BLOCKS_N, WARPS = (2, 3, 4, 5, 7), (64, 128, 32), (4, 8)
 SPLITS = (1, 2, 4, 8, 16, 32)

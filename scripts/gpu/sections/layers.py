@@ -18,7 +18,8 @@ from inference.model.paged.cuda_graphs import GraphRunner
 from inference.model.paged.kernels.select import import_kernel
 from inference.model.paged.kernels.store import select_rotary_store, select_store
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool, rotate_and_store
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 ROWS, CONTEXT = (1, 64), 512
 NUM_REPEATS, REPLAYS = 5, 20

@@ -5,7 +5,8 @@ The weights are random, so that the rows may be longer than the context in the s
 
 from collections.abc import Iterator
 
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 CONTEXTS = (1_024, 8_192, 32_768)
 STEPS = 64

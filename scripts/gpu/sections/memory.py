@@ -6,7 +6,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from inference.finding import format_size
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 from scripts.preflight.memory.cases import MemoryCase, write_model
 from scripts.preflight.memory.measure import MeasuredMemory, Prediction, measure_server
 

@@ -5,7 +5,8 @@ from statistics import median
 
 from scripts.bench.rounds import median_range
 from scripts.gpu.engine import SteppedEngine
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 ROWS = (1, 16, 64, 256)
 STEPS = 96

@@ -13,7 +13,8 @@ from inference.model.placement.device_map import device_map, layer_stacks
 from inference.model.placement.hooks import install_placement_hooks
 from scripts.bench.models import build_model
 from scripts.gpu.engine import EngineSize, SteppedEngine
-from scripts.gpu.section import Figure, SectionRun, WrongResult
+from scripts.gpu.figure import Figure, WrongResult
+from scripts.gpu.section import SectionRun
 
 SHAPE = "0.5b"
 SIZE = EngineSize(max_sequences=16, max_batch_tokens=512, context=1024)

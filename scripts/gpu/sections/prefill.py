@@ -14,7 +14,8 @@ import torch
 from scripts.bench.hearth import make_request
 from scripts.gpu.device import measure_peak
 from scripts.gpu.engine import SteppedEngine, TokenSink
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 TOKENS = (512, 2048, 8192)
 NUM_STEPS = 6

@@ -18,7 +18,8 @@ from inference.model.quantization.device_matrix import DeviceMatrix
 from inference.native.structs import NativeDtype
 from scripts.bench.models import build_model
 from scripts.gpu.device import measure_bandwidth, release_memory, time_call
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 NUM_LAYERS = 4
 GROUP = 32  # inputs with a scale of their own in int4, as in the CPU's matrices

@@ -13,7 +13,8 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 
 from scripts.gpu.engine import SteppedEngine
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 from scripts.gpu.sections.prefill import divide_step, time_steps
 
 ROWS = (1, 64)

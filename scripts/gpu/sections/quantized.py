@@ -15,7 +15,8 @@ from inference.model.quantization.quantize import pack_on
 from scripts.bench.models import build_model, bytes_per_token
 from scripts.gpu.device import measure_bandwidth
 from scripts.gpu.engine import PROMPT, SteppedEngine
-from scripts.gpu.section import Figure, SectionRun, WrongResult
+from scripts.gpu.figure import Figure, WrongResult
+from scripts.gpu.section import SectionRun
 from scripts.gpu.sections import prefill
 from scripts.gpu.sections.roofline import kv_bytes_read
 

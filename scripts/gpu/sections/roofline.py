@@ -10,7 +10,8 @@ from typing import Any
 from inference.model.kv_cost import KVCost
 from scripts.gpu.device import measure_bandwidth
 from scripts.gpu.engine import PROMPT
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 STEPS = 256
 

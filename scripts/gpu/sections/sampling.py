@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from scripts.bench.load import Request
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 ROWS = (64, 256)
 STEPS = 48

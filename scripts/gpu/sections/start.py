@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from scripts.gpu.device import memory_text
+from scripts.gpu.figure import Figure
 from scripts.gpu.log import SERVER_LOG, RecordList
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.section import SectionRun
 
 MAX_CHARS = 90
 

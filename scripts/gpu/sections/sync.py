@@ -16,7 +16,8 @@ import torch
 
 from scripts.bench.load import Request
 from scripts.gpu.engine import SteppedEngine
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 ROOT = Path(__file__).resolve().parents[3]
 ROWS, STEPS = 16, 16

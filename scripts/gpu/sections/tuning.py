@@ -13,7 +13,8 @@ from statistics import median
 from inference.model.quantization.schemes import INT4, NONE
 from scripts.bench.load import random_token_ids
 from scripts.gpu.device import peak_memory, release_memory, reset_peak_memory, time_call
-from scripts.gpu.section import Figure, SectionRun, WrongResult
+from scripts.gpu.figure import Figure, WrongResult
+from scripts.gpu.section import SectionRun
 
 TOKENS, SAMPLE_TOKENS = 2048, 64
 WARM_UPS, STEPS = 3, 7

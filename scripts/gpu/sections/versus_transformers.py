@@ -12,7 +12,8 @@ from scripts.bench.options import BenchOptions
 from scripts.bench.rounds import EngineGroup, median_range, rotate
 from scripts.bench.workload import Results
 from scripts.bench.workloads.mixed import MIXED
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 
 OTHER = "continuous"
 SAMPLE_REQUESTS, SAMPLE_BLOCKS = 4, 16  # blocks of 256 tokens

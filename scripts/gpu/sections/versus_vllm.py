@@ -23,7 +23,8 @@ from scripts.bench.engines.subprocess_engine import SubprocessEngine
 from scripts.bench.load import equal_length_load
 from scripts.bench.models import config_of
 from scripts.gpu.engine import PROMPT
-from scripts.gpu.section import Figure, SectionRun
+from scripts.gpu.figure import Figure
+from scripts.gpu.section import SectionRun
 from scripts.gpu.sections.concurrent import ANSWER_TOKENS, PROMPT_TOKENS, ROWS
 from scripts.loopback import HOST
 
@@ -104,6 +105,7 @@ def start_vllm(run: SectionRun, folder: str, options: Mapping[str, Any]) -> Subp
 
 def make_environment(path: Path | None) -> dict[str, str]:
     environment = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "VLLM_HOST_IP": HOST}
+    environment["PYTORCH_CUDA_ALLOC_CONF"] = ""  # its own choice, not ours
     if path:
         paths = [str(path.resolve()), os.environ.get("PYTHONPATH")]
         environment["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
