@@ -111,9 +111,8 @@ class AnswerDecoder:
             special_name = vocabulary.text(token_id) if is_special and not is_eos else ""
             text, stop_string = self._stop_matcher.feed(text, special_name)
         if self._tool_parser:
-            text, call_deltas = self._parse_tools(
-                self._tool_parser, text_before, text, is_special=is_special and not is_end
-            )
+            tag = vocabulary.text(token_id) if is_special and not is_end else None
+            text, call_deltas = self._parse_tools(self._tool_parser, text_before, text, tag)
         token = Token(
             self.index,
             token_id,
@@ -140,13 +139,16 @@ class AnswerDecoder:
         tool_parser: ToolParser,
         text_before: str,
         text: str = "",
+        special_name: str | None = None,
         *,
-        is_special: bool = False,
         is_last: bool = False,
     ) -> tuple[str, list[Event]]:
-        """(text, call deltas) that can be emitted now. is_special: `text` is the name of a special token."""
+        """(text, call deltas) that can be emitted now. special_name: `text` is of this special token."""
         items = tool_parser.feed(text_before)
-        items += tool_parser.feed_special(text) if is_special else tool_parser.feed(text)
+        if special_name is None:
+            items += tool_parser.feed(text)
+        else:
+            items += tool_parser.feed_special(special_name, text)
         if is_last:
             items += tool_parser.flush()
         call_deltas: list[Event] = [item for item in items if isinstance(item, CallDelta)]

@@ -57,11 +57,11 @@ def read_calls(
     writer: RandomWriter, text: str, tool_format: str, special: dict[str, int]
 ) -> list[tuple[str, dict]]:
     """The calls in a text, parsed like an answer's: special tokens are not text."""
-    names = [writer.tokenizer.convert_ids_to_tokens(id) for id in special.values()]
+    tags = {writer.tokenizer.convert_ids_to_tokens(id): tag for tag, id in special.items()}
     calls = ToolParser([WEATHER, CLOCK], call_format=tool_format)
     items = []
-    for segment in re.split("|".join(f"({re.escape(name)})" for name in names) or "$^", text):
-        items += calls.feed_special() if segment in names else calls.feed(segment or "")
+    for segment in re.split("|".join(f"({re.escape(name)})" for name in tags) or "$^", text):
+        items += calls.feed_special(tags[segment]) if segment in tags else calls.feed(segment or "")
     items += calls.flush()
     deltas = [item for item in items if isinstance(item, CallDelta)]
     assert all(item.isspace() for item in items if isinstance(item, str))

@@ -33,7 +33,7 @@ def test_a_format_parses_its_own_calls_and_no_others(tool_format: str) -> None:
 def test_after_a_special_token_no_tag_is_needed(tool_format: str) -> None:
     calls = ToolParser(TOOLS, call_format=tool_format)
     text = {"hermes": f"\n{JSON}\n", "mistral": f"[{JSON}]"}[tool_format]
-    items = [*calls.feed_special(), *calls.feed(text), *calls.feed_special(), *calls.flush()]
+    items = [*calls.feed_special("<|x|>"), *calls.feed(text), *calls.feed_special("<|y|>"), *calls.flush()]
     assert [call[0] for call in join_items(items)[1]] == ["weather"]
 
 

@@ -3,32 +3,88 @@
 Knows which parser reads which shape of a call; parsed calls go to a ToolCallEmitter.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, get_args
 
+from inference.text.tool_parsers.call_headers import (
+    HARMONY,
+    HEADERS,
+    RECIPIENT,
+    parse_deepseek_call,
+    parse_headed_call,
+)
 from inference.text.tool_parsers.emitter import ToolCallEmitter
-from inference.text.tool_parsers.function_tag import parse_function_tag
-from inference.text.tool_parsers.json_calls import parse_json_call, parse_json_list, parse_named_call
-from inference.text.tool_parsers.pythonic import parse_python_list
+from inference.text.tool_parsers.function_tag import (
+    ARGUMENT_STARTS,
+    FUNCTION_TAGS,
+    parse_argument_pairs,
+    parse_function_tag,
+)
+from inference.text.tool_parsers.gemma import parse_gemma_call
+from inference.text.tool_parsers.json_calls import (
+    parse_json_call,
+    parse_json_list,
+    parse_keyed_calls,
+    parse_named_call,
+)
+from inference.text.tool_parsers.pythonic import parse_python_lines, parse_python_list
 from inference.text.tool_parsers.scanner import (
-    NotAToolCall,
     Parser,
     expect,
-    expect_text,
     identifier,
+    is_special,
     next_nonspace,
+    one_of,
 )
 
 CallFormat = Literal["llama", "hermes", "mistral", "python"]
 CALL_FORMATS: tuple[CallFormat, ...] = get_args(CallFormat)
-CallShape = Literal["object", "list", "python", "function", "named"]
+CallShape = Literal["object", "list", "python", "named", "recipient"]
 CallShapes = frozenset[CallShape]
 
 FUNCTION, TOOL_CALLS = "<function=", "[TOOL_CALLS]"
-CLOSING_TAGS = ("</tool_call>", "</function>")
+# Tags that only one syntax follows, and its parser.
+TAG_PARSERS: Mapping[str, Callable[[ToolCallEmitter], Parser[None]]] = {
+    **{tag: partial(parse_function_tag, tags=tags) for tag, tags in FUNCTION_TAGS.items()},
+    **{tag: partial(parse_headed_call, end=end, pattern=pattern) for tag, (end, pattern) in HEADERS.items()},
+    "<｜tool▁call▁begin｜>": parse_deepseek_call,
+    "<|tool_call>": parse_gemma_call,
+    "<|tools_prefix|>": parse_keyed_calls,
+    "<function_calls>": parse_python_lines,
+}
+# Tags that calls of any shape, or another tag, follow → the tag behind them, if any.
+WRAPPERS: Mapping[str, str] = {
+    "<tool_call>": "</tool_call>",
+    "<|python_tag|>": "",
+    TOOL_CALLS: "",
+    "<tool_calls>": "</tool_calls>",
+    "<TOOLCALL>": "</TOOLCALL>",
+    "<|tool_call|>": "<|/tool_call|>",
+    "<|tool_call_start|>": "<|tool_call_end|>",
+    "<|START_ACTION|>": "<|END_ACTION|>",
+    "<seed:tool_call>": "</seed:tool_call>",
+    "<minimax:tool_call>": "</minimax:tool_call>",
+    "<longcat_tool_call>": "</longcat_tool_call>",
+    "<|tool_calls|>": "",
+    "<|function_call|>": "",
+    "<|tool_calls_section_begin|>": "<|tool_calls_section_end|>",
+    "<｜tool▁calls▁begin｜>": "<｜tool▁calls▁end｜>",
+    "<｜DSML｜function_calls>": "</｜DSML｜function_calls>",
+    "<｜DSML｜tool_calls>": "</｜DSML｜tool_calls>",
+}
+CLOSING_TAGS = (
+    *filter(None, WRAPPERS.values()),
+    "</function>",
+    "<tool_call|>",
+    "<|tool_call:end|>",
+    "<|tools_suffix|>",
+    "<｜tool▁call▁end｜>",
+)
+MAX_WRAPPERS = 3  # one inside the other
 JSON_SHAPES: CallShapes = frozenset({"object", "list"})
-ALL_SHAPES: CallShapes = JSON_SHAPES | {"python", "function", "named"}
+ALL_SHAPES: CallShapes = JSON_SHAPES | {"python", "named", "recipient"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +102,9 @@ class CallSyntax:
 
 
 CALL_SYNTAXES: Mapping[str, CallSyntax] = {
-    "auto": CallSyntax(("<tool_call>", "<|python_tag|>", FUNCTION, TOOL_CALLS), ALL_SHAPES, ALL_SHAPES),
+    "auto": CallSyntax((*WRAPPERS, *TAG_PARSERS), ALL_SHAPES, ALL_SHAPES),
     "llama": CallSyntax(("<|python_tag|>", FUNCTION), JSON_SHAPES, JSON_SHAPES),
-    "hermes": CallSyntax(("<tool_call>", FUNCTION), frozenset(), frozenset({"object", "function"})),
+    "hermes": CallSyntax(("<tool_call>", FUNCTION), frozenset(), frozenset({"object"})),
     "mistral": CallSyntax((TOOL_CALLS,), frozenset(), frozenset({"list", "named"})),
     "python": CallSyntax(("<|python_tag|>",), frozenset({"python"}), frozenset({"python"})),
 }
@@ -69,8 +125,8 @@ def detect_format(template: str) -> CallFormat:
 
 
 def opening_chars(shapes: CallShapes, names: Iterable[str]) -> frozenset[str]:
-    """The first characters of calls of these shapes; calls in a function tag start with their tag instead."""
-    char_of_shape = {"object": "{", "list": "[", "python": "["}
+    """The first characters of calls of these shapes."""
+    char_of_shape = {"object": "{", "list": "[", "python": "[", "recipient": RECIPIENT[0]}
     chars = {char_of_shape[shape] for shape in shapes if shape in char_of_shape}
     return frozenset(chars.union(name[:1] for name in names) if "named" in shapes else chars)
 
@@ -79,17 +135,17 @@ def parse_tagged(
     first_char: str, tags: Iterable[str], syntax: CallSyntax, emitter: ToolCallEmitter
 ) -> Parser[None]:
     """One of `tags`, which starts with first_char, and the calls after it; no calls after a closing tag."""
-    tag, tags = first_char, tuple(tags)
-    while tag not in tags:
-        if not any(other.startswith(tag) for other in tags):
-            raise NotAToolCall
-        tag += yield
-    if tag == FUNCTION:
-        yield from parse_function_tag(emitter)
-    elif tag not in CLOSING_TAGS:
-        yield from parse_untagged(
-            (yield from next_nonspace()), syntax.tagged_shapes, syntax, emitter, certain=True
-        )
+    tag = yield from one_of(first_char, tuple(tags))
+    for _ in range(MAX_WRAPPERS):
+        if tag not in WRAPPERS:
+            break
+        if (char := (yield from next_nonspace())) != "<" and not is_special(char):
+            yield from parse_untagged(char, syntax.tagged_shapes, syntax, emitter, certain=True)
+            return
+        tag = yield from one_of(char, syntax.tags)
+    if tag not in CLOSING_TAGS:
+        expect(tag in TAG_PARSERS)
+        yield from TAG_PARSERS[tag](emitter)
 
 
 def parse_untagged(
@@ -100,22 +156,30 @@ def parse_untagged(
     *,
     certain: bool = False,
 ) -> Parser[None]:
-    """{"name": …} · [{"name": …}, …] · [f(a=1), …] · <function=f> · f{…}; also calls after [TOOL_CALLS]."""
+    """{"name": …} · [{"name": …}, …] · [f(a=1), …] · f{…} · f<arg_key> · to=f; also after [TOOL_CALLS]."""
     if first_char == "{":
         expect("object" in shapes)
         yield from parse_json_call(emitter)
-    elif first_char == "<":
-        expect("function" in shapes)
-        yield from expect_text("function=")
-        yield from parse_function_tag(emitter)
     elif first_char == "[":
-        yield from parse_bracketed(shapes, syntax, emitter)
+        yield from parse_bracketed(shapes, syntax, emitter, certain=certain)
     else:
-        expect("named" in shapes)
-        yield from parse_named_call(first_char, emitter, is_certain=certain)
+        recipients = [RECIPIENT] if "recipient" in shapes else []
+        name, char = yield from identifier(first_char, [*emitter.tools, *recipients])
+        if name in recipients:
+            yield from parse_headed_call(emitter, *HARMONY, header=name + char)
+            return
+        expect("named" in shapes and name in emitter.tools)
+        if certain and char.isspace():
+            char = yield from next_nonspace()
+        if certain and char in ARGUMENT_STARTS:
+            yield from parse_argument_pairs(char, name, emitter)
+        else:
+            yield from parse_named_call(name, char, emitter, is_certain=certain)
 
 
-def parse_bracketed(shapes: CallShapes, syntax: CallSyntax, emitter: ToolCallEmitter) -> Parser[None]:
+def parse_bracketed(
+    shapes: CallShapes, syntax: CallSyntax, emitter: ToolCallEmitter, *, certain: bool
+) -> Parser[None]:
     """The text after an opening bracket: a list of calls, or TOOL_CALLS] and its calls."""
     if (first_char := (yield from next_nonspace())) == "{":
         expect("list" in shapes)
@@ -123,7 +187,7 @@ def parse_bracketed(shapes: CallShapes, syntax: CallSyntax, emitter: ToolCallEmi
         return
     name, char = yield from identifier(first_char, (*emitter.tools, "TOOL_CALLS"))
     if name + char == "TOOL_CALLS]":
-        expect(TOOL_CALLS in syntax.tags)
+        expect(TOOL_CALLS in syntax.tags and not certain)
         yield from parse_untagged(
             (yield from next_nonspace()), syntax.tagged_shapes, syntax, emitter, certain=True
         )

@@ -1,4 +1,4 @@
-"""Parsers of calls in JSON: {"name": …, "parameters": {…}} and its variants, and name{…}.
+"""Parsers of calls in JSON: {"name": …, "parameters": {…}} and its variants, name{…} and {"name": {…}}.
 
 Arguments after the name are streamed; arguments before it are emitted with the whole call.
 """
@@ -7,20 +7,21 @@ from collections.abc import Callable, Mapping
 
 from inference.text.tool_parsers.emitter import ToolCallEmitter
 from inference.text.tool_parsers.scanner import (
-    SPECIAL_TOKEN,
     Parser,
     expect,
-    expect_text,
-    identifier,
+    is_special,
     json_object,
     json_string,
     json_text,
     json_value,
     next_nonspace,
+    one_of,
     quoted_text,
     tee,
+    until,
 )
 
+ARGS, CALL_ID = "[ARGS]", "[CALL_ID]"
 CallFields = dict[str, str]  # a call's "name" and "arguments", as far as parsed
 
 
@@ -109,13 +110,14 @@ def parse_arguments(emitter: ToolCallEmitter, name: str) -> Parser[str]:
     return (yield from tee(json_object(), emitter.append_arguments))
 
 
-def parse_named_call(first_char: str, emitter: ToolCallEmitter, *, is_certain: bool) -> Parser[None]:
-    """name{…}, as in Mistral's [TOOL_CALLS]name[ARGS]{…}. Streams the arguments if it is certainly a call."""
-    name, char = yield from identifier(first_char, emitter.tools)
-    expect(name in emitter.tools)
-    if char == "[":
-        yield from expect_text("ARGS]")
-    if char in ("[", SPECIAL_TOKEN):
+def parse_named_call(name: str, char: str, emitter: ToolCallEmitter, *, is_certain: bool) -> Parser[None]:
+    """The rest of name{…}, as in Mistral's [TOOL_CALLS]name[ARGS]{…}, after the name and a character.
+
+    Streams the arguments if it is certainly a call.
+    """
+    if char == "[" or is_special(char):
+        if (yield from one_of(char, (ARGS, CALL_ID))) == CALL_ID:
+            yield from until(ARGS)
         is_certain, char = True, (yield from next_nonspace())
     expect(char == "{")
     if is_certain:
@@ -123,3 +125,19 @@ def parse_named_call(first_char: str, emitter: ToolCallEmitter, *, is_certain: b
         emitter.end_call()
     else:
         emitter.emit_call(name, (yield from json_object()))
+
+
+def parse_keyed_calls(emitter: ToolCallEmitter) -> Parser[None]:
+    """Apertus' list of calls, [{"name": {…}}, …]."""
+    expect((yield from next_nonspace()) == "[")
+    char = ","
+    while char == ",":
+        expect((yield from next_nonspace()) == "{" and (yield from next_nonspace()) == '"')
+        name = yield from json_string()
+        expect(name in emitter.tools and (yield from next_nonspace()) == ":")
+        expect((yield from next_nonspace()) == "{")
+        yield from parse_arguments(emitter, name)
+        expect((yield from next_nonspace()) == "}")
+        emitter.end_call()
+        char = yield from next_nonspace()
+    expect(char == "]")

@@ -1,6 +1,10 @@
-"""Parses calls in a Python list, [f(a=1, b="x"), g()]. The calls are emitted when the list is complete."""
+"""Parses calls in Python: a list [f(a=1, b="x"), g()], or Olmo's lines in a tag.
+
+The calls are emitted when all of them are complete.
+"""
 
 import ast
+from typing import Any
 
 from inference.text.tool_parsers.emitter import ToolCallEmitter
 from inference.text.tool_parsers.scanner import (
@@ -8,11 +12,14 @@ from inference.text.tool_parsers.scanner import (
     bracketed_text,
     expect,
     identifier,
+    is_special,
     json_text,
     next_nonspace,
+    one_of,
     refuse,
 )
 
+LINES_END = "</function_calls>"
 CONSTANTS = {"true": True, "false": False, "null": None}
 
 
@@ -30,15 +37,43 @@ def parse_python_list(name: str, char: str, emitter: ToolCallEmitter) -> Parser[
         emitter.emit_call(*call)
 
 
+def parse_python_lines(emitter: ToolCallEmitter) -> Parser[None]:
+    """The rest of Olmo's <function_calls>, in which each line is a call."""
+    calls: list[tuple[str, str]] = []
+    while (char := (yield from next_nonspace())) != "<" and not is_special(char):
+        name, char = yield from identifier(char, emitter.tools)
+        expect(char == "(" and name in emitter.tools)
+        calls.append((name, python_arguments((yield from bracketed_text("(", "\"'")))))
+    yield from one_of(char, (LINES_END,))
+    expect(bool(calls))
+    for call in calls:
+        emitter.emit_call(*call)
+
+
 def python_arguments(text: str) -> str:
     """The arguments (a=1, b="x") as a JSON object. Runs no code: the values must be literals."""
+    call = python_expression(f"f{text}")
+    expect(isinstance(call, ast.Call) and not call.args and all(keyword.arg for keyword in call.keywords))
+    return json_text({str(keyword.arg): literal(keyword.value) for keyword in call.keywords})
+
+
+def python_value(text: str) -> Any:
+    """The value of a literal, as some chat templates write objects and lists: {'a': [True, None]}."""
+    return literal(python_expression(text.strip()))
+
+
+def python_expression(text: str) -> Any:
     try:
-        call = Constants().visit(ast.parse(f"f{text}", mode="eval")).body
-        values = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+        return Constants().visit(ast.parse(text, mode="eval")).body
     except (ValueError, SyntaxError, RecursionError, MemoryError):
         refuse()
-    expect(not call.args and all(keyword.arg for keyword in call.keywords))
-    return json_text(values)
+
+
+def literal(expression: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(expression)
+    except (ValueError, TypeError, RecursionError, MemoryError):
+        refuse()
 
 
 class Constants(ast.NodeTransformer):

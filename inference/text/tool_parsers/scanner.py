@@ -1,7 +1,8 @@
 """Parser combinators for text that arrives one character at a time.
 
 A Parser is a generator that receives characters by `send`, raises NotAToolCall at the first one that does not
-match, and returns the parsed value. Knows quotes and brackets; knows no format.
+match, and returns the parsed value. A special token is received as one item, see special(). Knows quotes and
+brackets; knows no format.
 """
 
 import json
@@ -13,11 +14,20 @@ Parser = Generator[None, str, T]
 
 CLOSING = {"{": "}", "[": "]", "(": ")"}
 MAX_DEPTH = 64
-SPECIAL_TOKEN = "\0"  # sent for a special token, which has no characters
+SPECIAL = "\0"  # begins the item of a special token, which has no characters
 
 
 class NotAToolCall(Exception):
     """The characters received are ordinary text."""
+
+
+def special(name: str) -> str:
+    """What a parser receives for a special token of this name."""
+    return SPECIAL + name
+
+
+def is_special(item: str) -> bool:
+    return len(item) > 1
 
 
 def next_nonspace() -> Parser[str]:
@@ -32,6 +42,18 @@ def expect_text(text: str) -> Parser[None]:
         expect((yield) == char)
 
 
+def one_of(first_char: str, texts: Collection[str]) -> Parser[str]:
+    """The one of `texts` that starts with first_char, in characters or as a special token of this name."""
+    if is_special(first_char):
+        expect(first_char.removeprefix(SPECIAL) in texts)
+        return first_char.removeprefix(SPECIAL)
+    text = first_char
+    while text not in texts:
+        expect(any(candidate.startswith(text) for candidate in texts))
+        text += yield
+    return text
+
+
 def identifier(first_char: str, names: Collection[str]) -> Parser[tuple[str, str]]:
     """(the longest prefix of one of `names`, the character after it)"""
     text, char = "", first_char
@@ -42,11 +64,13 @@ def identifier(first_char: str, names: Collection[str]) -> Parser[tuple[str, str
 
 
 def until(end: str) -> Parser[str]:
-    """The text before `end`."""
+    """The text before `end`, which may be a special token."""
     text: list[str] = []
     while "".join(text[-len(end) :]) != end:
-        text.append(char := (yield))
-        expect(char != SPECIAL_TOKEN)
+        if (char := (yield)) == special(end):
+            return "".join(text)
+        expect(not is_special(char))
+        text.append(char)
     return "".join(text[: -len(end)])
 
 
@@ -56,7 +80,7 @@ def quoted_text(quote: str) -> Parser[str]:
     char = ""
     while char != quote:
         text.append(char := (yield))
-        expect(char != SPECIAL_TOKEN)
+        expect(not is_special(char))
         if char == "\\":
             text.append((yield))
     return "".join(text)
@@ -68,7 +92,7 @@ def bracketed_text(opening: str, quotes: str) -> Parser[str]:
     closing = [CLOSING[opening]]
     while closing:
         text.append(char := (yield))
-        expect(char != SPECIAL_TOKEN)
+        expect(not is_special(char))
         if char in quotes:
             text.append((yield from quoted_text(char)))
         elif char in CLOSING:

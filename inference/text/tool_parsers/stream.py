@@ -15,8 +15,10 @@ from inference.text.tool_parsers.formats import (
     parse_tagged,
     parse_untagged,
 )
-from inference.text.tool_parsers.scanner import SPECIAL_TOKEN, NotAToolCall, Parser
+from inference.text.tool_parsers.scanner import NotAToolCall, Parser, is_special, special
 from inference.types import Tool
+
+CLOSING_STARTS = frozenset(tag[0] for tag in CLOSING_TAGS)
 
 
 class ToolParser:
@@ -41,10 +43,10 @@ class ToolParser:
         self._emitter = ToolCallEmitter(tools, index, parallel=parallel)
         self._syntax = CALL_SYNTAXES[call_format]
         self._set_shapes(self._syntax.untagged_shapes)
-        self._tag_chars = frozenset(tag[0] for tag in self._syntax.tags)
+        self._tag_starts = frozenset(start for tag in self._syntax.tags for start in (tag[0], special(tag)))
         self._is_forced = is_forced
         self._at_opening = True
-        self._held_chars: list[str] = []
+        self._held_texts: list[str] = []
         self._parser: Parser[None] | None = None
 
     @property
@@ -54,33 +56,23 @@ class ToolParser:
 
     def feed(self, text: str) -> list[TextOrDelta]:
         """The text and call deltas that are certain by now."""
-        if self._parser is None and not self._at_opening and self._tag_chars.isdisjoint(text):
+        if self._parser is None and not self._at_opening and self._tag_starts.isdisjoint(text):
             return [text] if text else []
         for char in text:
             if self._emitter.is_complete:
                 break
-            self._feed_char(char)
+            self._feed_item(char, char)
         return self._emitter.drain()
 
-    def feed_special(self, name: str = "") -> list[TextOrDelta]:
-        """Process a special token such as <|python_tag|>. `name` is its text in the answer, or empty."""
-        if self._parser is not None:
-            try:
-                self._parser.send(SPECIAL_TOKEN)
-            except NotAToolCall:
-                pass
-            else:
-                return []
-        self._release_unfinished()
-        self._at_opening = True
-        self._set_shapes(self._syntax.tagged_shapes)
-        self._held_chars += [name] if name else []
+    def feed_special(self, name: str, text: str = "") -> list[TextOrDelta]:
+        """Process a special token such as <|python_tag|>. `text`: what the answer shows of it."""
+        self._feed_item(special(name), text)
         return self._emitter.drain()
 
     def flush(self) -> list[TextOrDelta]:
         """The text that was held back, without white space after the last call."""
         if self._is_forced:
-            self._held_chars.clear()
+            self._held_texts.clear()
         self._release_unfinished()
         return self._emitter.drain()
 
@@ -91,45 +83,56 @@ class ToolParser:
 
     def _release_unfinished(self) -> None:
         if self._parser is None and self._emitter.call_number:
-            self._held_chars.clear()
+            self._held_texts.clear()
         self._release()
 
-    def _feed_char(self, char: str) -> None:
+    def _feed_item(self, item: str, text: str) -> None:
+        """Process a character, or the item of a special token, whose text is `text`."""
         if self._parser is None:
-            self._start_call(char)
+            self._start_call(item, text)
             return
         self._emitter.has_progress = False
         try:
-            self._parser.send(char)
+            self._parser.send(item)
         except NotAToolCall:
             self._release()
-            self._start_call(char)
+            self._start_call(item, text)
         except StopIteration:
-            self._held_chars.clear()
+            self._held_texts.clear()
             self._parser = None
             self._at_opening = True
         else:
-            self._held_chars.append(char)
+            self._held_texts.append(text)
             if self._emitter.has_progress:
-                self._held_chars.clear()
+                self._held_texts.clear()
 
-    def _start_call(self, char: str) -> None:
-        """Process a character outside a call: the start of a call, a separator before one, or text."""
-        self._held_chars.append(char)
-        if self._at_opening and char in self._opening_chars:
-            self._parser = parse_untagged(char, self._shapes, self._syntax, self._emitter)
+    def _start_call(self, item: str, text: str) -> None:
+        """Process an item outside a call: the start of a call, a separator before one, or text.
+
+        A special token may start a call, and calls after it have the shapes of tagged ones.
+        """
+        if is_special(item):
+            self._release_unfinished()
+            self._at_opening = True
+            self._set_shapes(self._syntax.tagged_shapes)
+        self._held_texts.append(text)
+        after_call = self._at_opening and self._emitter.call_number > 0
+        if self._at_opening and item in self._opening_chars:
+            self._parser = parse_untagged(item, self._shapes, self._syntax, self._emitter)
             next(self._parser)
-        elif char in self._tag_chars or (char == "<" and self._at_opening and self._emitter.call_number):
-            closing_tags = CLOSING_TAGS if self._at_opening and self._emitter.call_number else ()
-            self._parser = parse_tagged(char, self._syntax.tags + closing_tags, self._syntax, self._emitter)
+        elif item in self._tag_starts or (after_call and item in CLOSING_STARTS):
+            tags = self._syntax.tags + (CLOSING_TAGS if after_call else ())
+            self._parser = parse_tagged(item, tags, self._syntax, self._emitter)
             next(self._parser)
-        elif not (self._at_opening and (char.isspace() or (char in ";," and self._emitter.call_number))):
+        elif not self._at_opening or not (
+            item.isspace() or is_special(item) or (item in ";," and after_call)
+        ):
             self._release()
 
     def _release(self) -> None:
         if self._emitter.is_open:
             self._emitter.abandon_call()
-        self._emitter.emit_text("".join(self._held_chars))
-        self._held_chars.clear()
+        self._emitter.emit_text("".join(self._held_texts))
+        self._held_texts.clear()
         self._parser = None
         self._at_opening = False

@@ -81,9 +81,9 @@ def test_the_name_of_a_special_token_is_text_unless_a_call_follows() -> None:
     calls = ToolParser(TOOLS)
     items = [
         *calls.feed("a"),
-        *calls.feed_special("<|x|>"),
+        *calls.feed_special("<|x|>", "<|x|>"),
         *calls.feed("b"),
-        *calls.feed_special("<|y|>"),
+        *calls.feed_special("<|y|>", "<|y|>"),
         *calls.feed(JSON),
     ]
     assert join_items([*items, *calls.flush()])[0] == "a<|x|>b"

@@ -1,5 +1,6 @@
 """Calls in every format, text without calls, and incomplete calls, for any chunking of an answer."""
 
+import json
 from itertools import pairwise
 
 import pytest
@@ -8,7 +9,9 @@ from hypothesis import strategies as st
 
 from inference.events import CallDelta
 from inference.text.tool_parsers.stream import ToolParser
-from tests.text.joined_output import JSON, PARIS, TOOLS, parse, parse_complete
+from inference.types import Tool
+from tests.text.joined_output import JSON, PARIS, TOOLS, join_items, parse, parse_complete
+from tests.text.tool_parsers.family_calls import FAMILY_CALLS, PARIS_AND_NOW, SPECIAL_TAGS
 
 CALLS = {
     JSON: [PARIS],
@@ -51,6 +54,7 @@ CALLS = {
     ],
     "<function=now><parameter=zone>Europe/Paris</parameter></function>": [("now", {"zone": "Europe/Paris"})],
     "[weather(city='\\ud83d')]": [("weather", {"city": "\ud83d"})],
+    **dict.fromkeys(FAMILY_CALLS.values(), PARIS_AND_NOW),
 }
 TEXTS = (
     "Hello, world.",
@@ -84,6 +88,20 @@ TEXTS = (
     "a < b, <b>bold</b>, <tool_cal",
     "<tool_call>not JSON</tool_call>",
     "</tool_call>",
+    "<tool_call>unknown<arg_key>",
+    "<tool_call>weather<arg_key>city</arg_key><arg_val>",
+    "<|tool_call>call:weather{city}<tool_call|>",
+    "<|tool_call>call:unknown{}<tool_call|>",
+    "<|tool_call_begin|>functions.unknown:0<|tool_call_argument_begin|>{}",
+    "<|tool_call_begin|>" + "functions." * 30,
+    "<｜tool▁call▁begin｜>function<｜tool▁sep｜>unknown\n```json\n{}\n```",
+    '<invoke name="weather"><parameter name="city">Paris</invoke>',
+    "<|channel|>final<|message|>weather",
+    " to=all of you",
+    "to=unknown<|message|>{}",
+    '<|tools_prefix|>[{"unknown": {}}]',
+    "<function_calls>\nunknown()\n</function_calls>",
+    "<function_calls></function_calls>",
     f"The call is {JSON}",
     "  \n ",
 )
@@ -178,21 +196,85 @@ def test_a_special_token_allows_a_call_after_text() -> None:
     calls = ToolParser(TOOLS)
     items = [
         *calls.feed("Let me look."),
-        *calls.feed_special(),
+        *calls.feed_special("<|x|>"),
         *calls.feed(JSON),
-        *calls.feed_special(),
+        *calls.feed_special("<|y|>"),
         *calls.flush(),
     ]
     assert "".join(item for item in items if isinstance(item, str)) == "Let me look."
     assert [item.name for item in items if isinstance(item, CallDelta)] == ["weather"]
 
 
+@pytest.mark.parametrize("family", FAMILY_CALLS)
+def test_tags_may_be_special_tokens(family: str) -> None:
+    for is_visible in (False, True):
+        calls = ToolParser(TOOLS)
+        before = "Let me look." * ("at once" not in family)
+        items = calls.feed(before)
+        for segment in filter(None, SPECIAL_TAGS.split(FAMILY_CALLS[family])):
+            is_tag = SPECIAL_TAGS.fullmatch(segment)
+            items += calls.feed_special(segment, segment * is_visible) if is_tag else calls.feed(segment)
+        text, deltas = join_items(items + calls.flush())
+        assert text == before
+        assert [(name, json.loads(arguments), done) for name, arguments, done in deltas] == [
+            (*call, True) for call in PARIS_AND_NOW
+        ]
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "value"),
+    [
+        ({"type": "string"}, "1", "1"),
+        ({"type": ["string", "null"]}, "1", "1"),
+        ({"type": ["string", "null"]}, "null", None),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "1", 1),
+        ({"anyOf": [{"type": "string"}, {"type": "integer"}]}, "1.5", "1.5"),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"type": "boolean"}, "true", True),
+        ({"type": "boolean"}, "yes", "yes"),
+        ({"type": "boolean"}, "True", True),
+        ({"type": ["string", "null"]}, "None", None),
+        ({"type": "object"}, "{'a': [True, None]}", {"a": [True, None]}),
+        ({}, "{'a': 1}", "{'a': 1}"),
+        ({"type": "array"}, "open('x')", "open('x')"),
+        ({"type": 3, "anyOf": None, "enum": {}}, "1", 1),
+        ({"type": "string"}, "\n  a\n\n", "  a\n"),
+        ({"type": "string"}, "a\n", "a\n"),
+    ],
+)
+def test_a_parameter_in_tags_has_a_type_of_its_schema(schema: dict, text: str, value: object) -> None:
+    tool = Tool("f", "", {"properties": {"x": schema}})
+    for call in (
+        f"<function=f><parameter=x>{text}</parameter></function>",
+        f"<tool_call>f<arg_key>x</arg_key><arg_value>{text}</arg_value></tool_call>",
+    ):
+        [delta] = [item for item in ToolParser([tool]).feed(call) if isinstance(item, CallDelta)]
+        assert json.loads(delta.arguments) == {"x": value}
+
+
+def test_a_channel_without_a_call_is_text() -> None:
+    calls = ToolParser(TOOLS)
+    items = [*calls.feed_special("<|channel|>"), *calls.feed("analysis"), *calls.feed_special("<|message|>")]
+    assert join_items([*items, *calls.feed("Rain?")]) == ("analysisRain?", [])
+
+
+def test_endless_tags_are_text() -> None:
+    for tag in (
+        "<tool_call>",
+        "<|tool_call_begin|>",
+        "[TOOL_CALLS]",
+        "<|tool_call>call:now{a:[",
+        "<tool_calls>\n",
+    ):
+        assert parse(tag * 2000) == (tag * 2000, [])
+
+
 def test_a_special_token_may_separate_a_name_from_its_arguments() -> None:
     calls = ToolParser(TOOLS)
     items = [
-        *calls.feed_special(),
+        *calls.feed_special("[TOOL_CALLS]"),
         *calls.feed("weather"),
-        *calls.feed_special(),
+        *calls.feed_special("[ARGS]"),
         *calls.feed('{"city": "Paris"}'),
     ]
     assert [item.arguments for item in items if isinstance(item, CallDelta)] == ['{"city": "Paris"}']
@@ -201,7 +283,12 @@ def test_a_special_token_may_separate_a_name_from_its_arguments() -> None:
 
 def test_a_special_token_within_a_call_makes_it_text() -> None:
     calls = ToolParser(TOOLS)
-    items = [*calls.feed('{"name": "weather", "par'), *calls.feed_special(), *calls.feed("x"), *calls.flush()]
+    items = [
+        *calls.feed('{"name": "weather", "par'),
+        *calls.feed_special("<|x|>"),
+        *calls.feed("x"),
+        *calls.flush(),
+    ]
     assert items == ['{"name": "weather", "par', "x"]
 
 
