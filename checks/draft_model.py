@@ -80,7 +80,20 @@ def check_draft_model(plan: Plan, machine: Machine) -> list[Finding]:
     if draft is None:
         return []
     rest = replace(machine, disk=machine.disk - plan.repository.bytes_to_fetch)
-    return [named(finding) for check in CHECKS for finding in as_list(check(draft, rest))]
+    return [
+        named(finding) for check in (*CHECKS, check_takes_back) for finding in as_list(check(draft, rest))
+    ]
+
+
+def check_takes_back(plan: Plan, machine: Machine) -> Finding | None:
+    """Whether the model can forget the tokens of wrong drafts, as open_draft_model.py requires."""
+    size = plan.model_size
+    if size is None:
+        return None
+    reason = "recurrent states" if size.kv_cost.per_row else "an encoder" if size.num_encoder_layers else ""
+    have = f"{plan.repository.config.get('model_type')}, which has {reason}" if reason else "keys and values"
+    fix = "choose a causal transformer for DRAFT_MODEL"
+    return Finding("state", "a model that can take drafts back", have, not reason, fix)
 
 
 def named(finding: Finding) -> Finding:

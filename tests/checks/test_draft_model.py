@@ -65,6 +65,25 @@ def test_the_demo_drafts_for_itself(machine: Machine) -> None:
     assert findings and all(each.ok and each.name.startswith("draft model: ") for each in findings)
 
 
+@pytest.mark.parametrize(
+    ("size", "reason"),
+    [
+        ({"kv_cost": KVCost(64, per_row=4096)}, "has recurrent states"),
+        ({"num_encoder_layers": 2}, "has an encoder"),
+        ({}, ""),
+    ],
+)
+def test_one_that_cannot_take_drafts_back_is_refused(
+    drafted: Plan, machine: Machine, size: dict[str, object], reason: str
+) -> None:
+    draft = drafted.draft_plan
+    assert draft is not None and draft.model_size is not None
+    changed = replace(draft, model_size=replace(draft.model_size, **size))
+    findings = check_draft_model(replace(drafted, draft_plan=changed), machine)
+    [finding] = [each for each in findings if each.name == "draft model: state"]
+    assert finding.ok is not bool(reason) and reason in finding.have
+
+
 def test_a_missing_one_is_refused_by_its_name(machine: Machine) -> None:
     settings = settings_of(DRAFT_MODEL="./nowhere")
     plan = plan_repository(settings, resolve_model(settings, HOME), machine)
