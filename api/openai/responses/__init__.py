@@ -17,7 +17,7 @@ from api.openai.responses.connection import current_exchange
 from api.openai.responses.context import ResponseContext, resolve_context
 from api.openai.responses.errors import named_as_in_responses, rename_field
 from api.openai.responses.parse import to_chat_request
-from api.openai.responses.protocol import InputTokensRequest, InputTokensResponse, ResponsesRequest
+from api.openai.responses.protocol import InputTokensResponse, ResponsesRequest
 from api.openai.responses.recording import Recorder
 from api.openai.responses.stored_items import to_stored_items
 from api.openai.responses.tools import callable_tools
@@ -85,7 +85,7 @@ def _recorder(
 @named_as_in_responses()
 def count_input_tokens(models: Models, settings: ServerSettings) -> Response:
     """The number of tokens that the same body's response would report as its input."""
-    body = read_request(InputTokensRequest, strict=True)
+    body = read_request(ResponsesRequest, strict=True)
     served = models.resolve(body.model)
     full_body = resolve_context(body).body
     chat = to_chat_request(full_body, callable_tools(full_body))

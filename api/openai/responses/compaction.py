@@ -20,7 +20,7 @@ from api.openai.requests.parse import chat_request, read_request
 from api.openai.responses.context import resolve_context
 from api.openai.responses.errors import named_as_in_responses, rename_field
 from api.openai.responses.parse import to_chat_request
-from api.openai.responses.protocol import InputItem, InputTokensRequest, ResponseUsage
+from api.openai.responses.protocol import InputItem, ResponsesRequest, ResponseUsage
 from api.openai.responses.summary import encode_summary
 from api.openai.responses.writer import response_usage
 from api.openapi.operation import Operation
@@ -40,7 +40,7 @@ INSTRUCTION = (
 )
 
 
-class CompactionRequest(InputTokensRequest, kw_only=True):
+class CompactionRequest(ResponsesRequest, kw_only=True):
     """A conversation to compact. The fields are those of a response; a model must be named."""
 
     model: str
@@ -75,11 +75,9 @@ def compact(models: Models, settings: ServerSettings) -> Response:
     all_items = context.all_items()
     if not all_items:
         raise InvalidBody("input is required: there is nothing to compact", "input")
-    conversation = context.body.input
-    items = [InputItem(role="user", content=conversation)] if isinstance(conversation, str) else conversation
     request = structs.replace(
         context.body,
-        input=[*items, InputItem(role="user", content=INSTRUCTION)],
+        input=[*context.body.items, InputItem(role="user", content=INSTRUCTION)],
         truncation="auto",
         max_output_tokens=min(MAX_SUMMARY_TOKENS, (info.context or MAX_SUMMARY_TOKENS) // CONTEXT_SHARE),
     )

@@ -25,9 +25,8 @@ def to_chat_messages(body: ResponsesRequest, field: str = "input") -> list[ChatM
 
     field  name of the items in error messages
     """
-    items = [InputItem(role="user", content=body.input)] if isinstance(body.input, str) else body.input
     messages: list[ChatMessage] = []
-    for i, item in _gather_content_parts(items):
+    for i, item in _gather_content_parts(body.items):
         parse_item = ITEM_PARSERS.get(item.type or "message")
         message = parse_item(item, f"{field}[{i}]") if parse_item else None
         if message is None:

@@ -5,7 +5,7 @@ Types only: parse.py checks values. Unknown fields are ignored, and every option
 
 from typing import Any, Literal
 
-from msgspec import Struct, field
+from msgspec import Struct
 
 from api.openai.protocol.chat import ContentPart
 from api.openai.protocol.errors import ErrorResponse
@@ -85,7 +85,7 @@ class ConversationReference(Struct):
 class ResponsesRequest(SamplingFields, kw_only=True):
     """A request for a response. The fields of SamplingFields are those of a chat completion.
 
-    input                 text, or the items of the conversation
+    input                 text, or the items of the conversation; may be left out if earlier turns are named
     instructions          a system message, put before the input
     max_output_tokens     null: as many as the context holds
     tools                 functions, custom tools, and namespaces of them; tools of other types are ignored
@@ -107,7 +107,7 @@ class ResponsesRequest(SamplingFields, kw_only=True):
     max_tool_calls, safety_identifier, prompt_cache_key   only repeated in the response
     """
 
-    input: str | list[InputItem]
+    input: str | list[InputItem] | None = None
     model: str | None = None
     instructions: str | None = None
     max_output_tokens: int | None = None
@@ -133,15 +133,16 @@ class ResponsesRequest(SamplingFields, kw_only=True):
     prompt_cache_key: str | None = None
 
     @property
+    def items(self) -> list[InputItem]:
+        """The input; a text is a message of the user."""
+        if isinstance(self.input, str):
+            return [InputItem(role="user", content=self.input)]
+        return self.input or []
+
+    @property
     def conversation_id(self) -> str | None:
         conversation = self.conversation
         return conversation.id if isinstance(conversation, ConversationReference) else conversation
-
-
-class InputTokensRequest(ResponsesRequest, kw_only=True):
-    """A request for a response whose input tokens are counted. Nothing is generated."""
-
-    input: str | list[InputItem] = field(default_factory=list)
 
 
 class InputTokensResponse(Struct):
@@ -219,7 +220,7 @@ RESPOND = Operation(
 COUNT_INPUT_TOKENS = Operation(
     "Count the input tokens of a response",
     "The number is the `usage.input_tokens` of the response to the same body.",
-    InputTokensRequest,
+    ResponsesRequest,
     InputTokensResponse,
     error=ErrorResponse,
 )

@@ -74,7 +74,7 @@ def callable_tools(body: ResponsesRequest) -> CallableTools:
 def _definitions(body: ResponsesRequest) -> Iterator[tuple[ResponsesTool, str]]:
     """The definitions in the body and in its items, each with its field in errors."""
     yield from _numbered(body.tools or [], "tools")
-    for i, item in enumerate(body.input if isinstance(body.input, list) else ()):
+    for i, item in enumerate(body.items):
         if item.type in TOOL_ITEMS:
             field = f"input[{i}].tools"
             yield from _numbered(convert_field(item.tools or [], list[ResponsesTool], field), field)

@@ -47,6 +47,20 @@ def test_a_response_continues_a_chain(stored_client: FlaskClient, backend: FakeB
     ]
 
 
+@pytest.mark.parametrize("sent_input", [{}, {"input": None}, {"input": []}])
+def test_earlier_turns_are_continued_without_an_input(
+    stored_client: FlaskClient, backend: FakeBackend, sent_input: dict[str, Any]
+) -> None:
+    """As OpenAI's API does: one of input, previous_response_id and conversation is enough."""
+    items = {"items": [{"role": "user", "content": "one"}]}
+    conversation = stored_client.post(CONVERSATIONS, json=items).get_json()["id"]
+    first = stored_client.post(RESPONSES, json={"conversation": conversation, **sent_input}).get_json()
+    assert prompt(backend) == [("user", "one")]
+    second = stored_client.post(RESPONSES, json={"previous_response_id": first["id"], **sent_input})
+    assert second.status_code == 200, second.text
+    assert prompt(backend) == [("user", "one"), ("assistant", "Hello world")]
+
+
 def test_one_response_may_be_continued_twice(stored_client: FlaskClient, backend: FakeBackend) -> None:
     first = get_response(stored_client, RESPONSES, input="one")
     for text in ("left", "right"):
