@@ -82,6 +82,10 @@ class Backend(Protocol):
         """The request's prompt as `generate` reads it; may exceed the context. Raises BadRequest."""
         ...
 
+    def encode_texts(self, texts: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        """The ids of each text, without special tokens in front of it or behind it. Raises BadRequest."""
+        ...
+
     def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
         """The text of the ids, with or without the special tokens among them. Raises BadRequest."""
         ...

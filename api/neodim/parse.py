@@ -174,7 +174,8 @@ def word_token_ids(words: Strings | None, field: str, tokenizer: PlainTokenizer)
     """The token ids of each word, with and without a leading space: their tokens usually differ."""
     listed = to_strings(words)
     check_words(listed, field)
-    encoded = (tokenizer.encode(space + word, field) for word in listed for space in ("", " "))
+    spellings = [text for word in listed for text in (word, f" {word}") if text]
+    encoded = tokenizer.encode_texts(spellings, field) if spellings else []
     return tuple(dict.fromkeys(ids for ids in encoded if ids))
 
 

@@ -7,11 +7,13 @@ directions. Special tokens that the tokenizer adds are counted with the preamble
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 from api.neodim.errors import ImpossibleRequest
 from inference.backend import Backend
 from inference.errors import BadRequest
 from inference.types import GenerationRequest
+from inference.validation import MAX_DETOKENIZE_IDS
 
 Ids = tuple[int, ...]
 
@@ -54,9 +56,15 @@ class PlainTokenizer:
 
     def encode(self, text: str, field: str = "prompt") -> Ids:
         """The ids of the text without special tokens. Raises BadRequest for `field`."""
-        ids = self._token_ids(text, field, special=False) if text else ()
-        special = self._special_ids(ids)
-        return tuple(id for id in ids if id not in special) if special else ids
+        (ids,) = self._without_special([self._token_ids(text, field, special=False) if text else ()])
+        return ids
+
+    def encode_texts(self, texts: Sequence[str], field: str) -> list[Ids]:
+        """As `encode` for each of many short texts, none of them empty."""
+        try:
+            return self._without_special(self._backend.encode_texts(texts))
+        except BadRequest as error:
+            raise BadRequest(field, error.rule) from None
 
     def decode(self, ids: Sequence[int]) -> str:
         return self._backend.detokenize(ids, show_special=False) if ids else ""
@@ -77,16 +85,24 @@ class PlainTokenizer:
             raise BadRequest(field, error.rule) from None
         return tuple(token.id for token in tokens)
 
-    def _special_ids(self, ids: Ids) -> set[int]:
-        """The subset of `ids` that are special tokens."""
-        detokenize = self._backend.detokenize
-        if detokenize(ids, show_special=True) == detokenize(ids, show_special=False):
+    def _without_special(self, encoded_texts: Sequence[Ids]) -> list[Ids]:
+        special = self._special_ids(list(dict.fromkeys(chain.from_iterable(encoded_texts))))
+        if not special:
+            return list(encoded_texts)
+        return [tuple(id for id in ids if id not in special) for ids in encoded_texts]
+
+    def _special_ids(self, ids: Sequence[int]) -> set[int]:
+        """The subset of `ids` that are special tokens, found by halves: few are, if any."""
+        if not ids:
             return set()
-        return {
-            id
-            for id in set(ids)
-            if detokenize([id], show_special=True) and not detokenize([id], show_special=False)
-        }
+        if len(ids) <= MAX_DETOKENIZE_IDS:
+            shown, hidden = (self._backend.detokenize(ids, show_special=show) for show in (True, False))
+            if shown == hidden:
+                return set()
+            if len(ids) == 1:
+                return set() if hidden else set(ids)
+        half = len(ids) // 2
+        return self._special_ids(ids[:half]) | self._special_ids(ids[half:])
 
 
 def build_input(

@@ -149,6 +149,9 @@ class LocalBackend:
     def tokenize(self, request: GenerationRequest) -> Tokenized:
         return self._input_processor.tokenize(request)
 
+    def encode_texts(self, texts: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        return self._input_processor.encode_texts(texts, add_special_tokens=False)
+
     def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
         if len(token_ids) > (max_ids := max(self._model.context, MAX_DETOKENIZE_IDS)):
             raise TooLong("tokens", max_ids, len(token_ids), f"may have at most {max_ids} ids")

@@ -60,15 +60,17 @@ class InputProcessor:
     def texts_token_ids(
         self, texts: Sequence[str], add_special_tokens: bool | None = None
     ) -> list[tuple[int, ...]]:
-        """The ids of prompts without an answer, by one call of the tokenizer. Raises BadRequest, TooLong."""
-        requests = [
-            GenerationRequest(text, max_tokens=0, add_special_tokens=add_special_tokens) for text in texts
-        ]
+        """The ids of prompts without an answer. Raises BadRequest, TooLong."""
+        prompt = GenerationRequest("", max_tokens=0)
+        return [self._check_token_ids(ids, prompt) for ids in self.encode_texts(texts, add_special_tokens)]
+
+    def encode_texts(self, texts: Sequence[str], add_special_tokens: bool | None) -> list[tuple[int, ...]]:
+        """The ids of each text, by one call of the tokenizer. Raises BadRequest, TooLong."""
+        requests = [GenerationRequest(text, add_special_tokens=add_special_tokens) for text in texts]
         if not requests or self.special_tokens_in == "none":  # no token crosses the parts of such a text
-            return [self.prompt_token_ids(request) for request in requests]
+            return [self._encode_prompt(request) for request in requests]
         prompts = [self._prompt_text(request, self.max_chars)[0].text for request in requests]
-        batch = self._tokenizer.encode_batch(prompts, self._adds_special_tokens(requests[0]))
-        return [self._check_token_ids(ids, request) for ids, request in zip(batch, requests, strict=True)]
+        return list(self._tokenizer.encode_batch(prompts, self._adds_special_tokens(requests[0])))
 
     def _check_token_ids(self, token_ids: tuple[int, ...], request: GenerationRequest) -> tuple[int, ...]:
         if not token_ids:

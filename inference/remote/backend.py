@@ -107,6 +107,9 @@ class RemoteBackend:
     def tokenize(self, request: GenerationRequest) -> Tokenized:
         return self._with_tokenizer(lambda tokenizer: tokenizer.tokenize(request))
 
+    def encode_texts(self, texts: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        return self._with_tokenizer(lambda tokenizer: tokenizer.encode_texts(texts))
+
     def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
         return self._with_tokenizer(lambda tokenizer: tokenizer.detokenize(token_ids, show_special))
 

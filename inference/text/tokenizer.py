@@ -129,29 +129,34 @@ def bad_words_ids(words: Iterable[str], vocabulary: Vocabulary) -> tuple[TokenRu
     words = tuple(words)
     for word in words:
         check_unicode(word, "bad_words")
-    return tuple(
-        dict.fromkeys(
-            token_run for word in words for token_run in word_spellings(word, vocabulary) if token_run
-        )
+    return tuple(dict.fromkeys(filter(None, chain.from_iterable(word_spellings(words, vocabulary)))))
+
+
+def word_spellings(words: Sequence[str], vocabulary: Vocabulary) -> Iterator[tuple[TokenRun, ...]]:
+    """The usual tokens of each word at the start of a text, after a space, and at the start of a line."""
+    stripped = [word.lstrip(" ") or word for word in words]
+    after_space = [f" {word}" for word in stripped]
+    return zip(
+        encode_texts(stripped, vocabulary),
+        encode_texts(after_space, vocabulary),
+        encode_inside(stripped, vocabulary),
+        strict=True,
     )
-
-
-def word_spellings(word: str, vocabulary: Vocabulary) -> Iterator[TokenRun]:
-    """The usual tokens of the word at the start of a text, after a space, and at the start of a line."""
-    stripped = word.lstrip(" ") or word
-    yield encode_text(stripped, vocabulary)
-    yield encode_text(f" {stripped}", vocabulary)
-    yield from encode_inside([stripped], vocabulary)
 
 
 def encode_inside(texts: Sequence[str], vocabulary: Vocabulary) -> Iterator[TokenRun]:
     """The ids of texts that stand inside longer ones: a tokenizer may put a space in front of them else."""
-    stem_ids = encode_text(STEM, vocabulary)
-    encoded = vocabulary.tokenizer([STEM + text for text in texts], add_special_tokens=False, verbose=False)
-    for text, ids in zip(texts, encoded["input_ids"], strict=True):
-        has_stem = stem_ids and tuple(ids[: len(stem_ids)]) == stem_ids
-        yield tuple(ids[len(stem_ids) :]) if has_stem else encode_text(text, vocabulary)
+    stem_ids, *encoded = encode_texts([STEM, *(STEM + text for text in texts)], vocabulary)
+    has_stem = [bool(stem_ids) and ids[: len(stem_ids)] == stem_ids for ids in encoded]
+    merged_texts = (text for text, is_clean in zip(texts, has_stem, strict=True) if not is_clean)
+    encoded_alone = iter(encode_texts(list(merged_texts), vocabulary))
+    for ids, is_clean in zip(encoded, has_stem, strict=True):
+        yield ids[len(stem_ids) :] if is_clean else next(encoded_alone)
 
 
-def encode_text(text: str, vocabulary: Vocabulary) -> TokenRun:
-    return tuple(vocabulary.tokenizer.encode(text, add_special_tokens=False, verbose=False))
+def encode_texts(texts: Sequence[str], vocabulary: Vocabulary) -> list[TokenRun]:
+    """The ids of each text, by one call of the tokenizer: a call takes as long as a short text."""
+    if not texts:
+        return []
+    encoded = vocabulary.tokenizer(list(texts), add_special_tokens=False, verbose=False)
+    return [tuple(ids) for ids in encoded["input_ids"]]

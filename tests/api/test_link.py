@@ -15,6 +15,7 @@ from inference.link_messages import (
     CARD_DECODER,
     CARDS_DECODER,
     EMBEDDINGS_DECODER,
+    ENCODED_TEXTS_DECODER,
     INFO_DECODER,
     LENGTH_BYTES,
     MEDIA_TYPE,
@@ -48,6 +49,11 @@ def test_an_answer_is_a_frame_for_each_event(client: FlaskClient) -> None:
 def test_the_vectors_of_all_inputs_are_one_result(client: FlaskClient) -> None:
     response = client.post("/link/embed", data=encode(["a", [1, 2]]))
     assert len(read_message(response.data[LENGTH_BYTES:], EMBEDDINGS_DECODER)) == 2
+
+
+def test_the_ids_of_all_texts_are_one_result(client: FlaskClient) -> None:
+    response = client.post("/link/encode_texts", data=encode(["a b", "c"]))
+    assert read_message(response.data[LENGTH_BYTES:], ENCODED_TEXTS_DECODER) == [(0, 1), (0,)]
 
 
 def test_calls_are_logged_for_debugging_alone(client: FlaskClient, caplog: pytest.LogCaptureFixture) -> None:

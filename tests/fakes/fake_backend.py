@@ -156,6 +156,10 @@ class FakeBackend:
         )
         return Tokenized(text, tuple(token_spans))
 
+    def encode_texts(self, texts: Sequence[str]) -> list[tuple[int, ...]]:
+        requests = (GenerationRequest(text, add_special_tokens=False) for text in texts)
+        return [tuple(token.id for token in self.tokenize(request).token_spans) for request in requests]
+
     def detokenize(self, token_ids: Sequence[int], show_special: bool = True) -> str:
         return " ".join(f"w{id}" for id in token_ids)
 

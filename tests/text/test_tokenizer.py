@@ -29,6 +29,25 @@ class TokenizerWithoutOffsets:
         return getattr(self._words, name)
 
 
+class CountingTokenizer:
+    """A tokenizer that counts its calls."""
+
+    def __init__(self, tokenizer: Any) -> None:
+        self._tokenizer = tokenizer
+        self.num_calls = 0
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tokenizer, name)
+
+    def __call__(self, *args: Any, **options: Any) -> Any:
+        self.num_calls += 1
+        return self._tokenizer(*args, **options)
+
+    def encode(self, *args: Any, **options: Any) -> Any:
+        self.num_calls += 1
+        return self._tokenizer.encode(*args, **options)
+
+
 def enclosing_tokenizer() -> Any:
     """A tokenizer that adds <s> and </s> around a text."""
     bpe = byte_level()
@@ -171,6 +190,18 @@ def test_special_tokens_are_in_no_token_sequence(kind: str) -> None:
     vocabulary = Vocabulary(tokenizer(kind))
     token_runs = list(runs(kind, "fox", "dog"))
     assert token_runs and not any(vocabulary.special_ids.intersection(run) for run in token_runs)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_many_words_are_encoded_by_a_few_calls_as_each_alone(kind: str) -> None:
+    """A call takes longer than a word: those of 1,000 words took seconds."""
+    words = ["fox", " fox", "  fox", " ", "\n", "\n\nfox", "the lazy dog", *(f"fox{n}" for n in range(30))]
+    counting = CountingTokenizer(tokenizer(kind))
+    alone = [run for word in words for run in bad_words_ids([word], Vocabulary(tokenizer(kind)))]
+    vocabulary = Vocabulary(counting)
+    counting.num_calls = 0
+    assert bad_words_ids(words, vocabulary) == tuple(dict.fromkeys(alone))
+    assert counting.num_calls <= 4
 
 
 def test_a_token_sequence_is_listed_once() -> None:

@@ -62,6 +62,9 @@ class LocalTokenizer:
     async def tokenize(self, request: GenerationRequest) -> Tokenized:
         return await asyncio.to_thread(self._processor.tokenize, request)
 
+    async def encode_texts(self, texts: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        return await asyncio.to_thread(self._processor.encode_texts, texts, False)
+
     async def detokenize(self, token_ids: Sequence[int], show_special: bool) -> str:
         if len(token_ids) > MAX_DETOKENIZE_IDS:
             rule = f"may have at most {MAX_DETOKENIZE_IDS} ids"

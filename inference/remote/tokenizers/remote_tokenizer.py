@@ -15,6 +15,7 @@ from inference.remote.http_client import HttpClient
 from inference.remote.upstreams.flavours import FLAVOURS
 from inference.remote.upstreams.openai import is_conversation
 from inference.remote.upstreams.openai_body import chat_body
+from inference.remote.upstreams.upstream_api import UpstreamTokenizer
 from inference.struct_types import ready
 from inference.tokenized import Tokenized, TokenSpan
 from inference.types import GenerationRequest
@@ -75,6 +76,9 @@ class RemoteTokenizer:
             body["add_special_tokens"] = request.add_special_tokens
         return tokenized(request.prompt, await fetch(self.client, "/tokenize", body, list[TokenEntry]))
 
+    async def encode_texts(self, texts: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        return await encode_one_by_one(self, texts)
+
     async def detokenize(self, token_ids: Sequence[int], show_special: bool) -> str:
         """Raises UpstreamFailure, or NotImplementedHere."""
         if not self._has_detokenizer:
@@ -95,6 +99,14 @@ class RemoteTokenizer:
 
     async def close(self) -> None:
         await self.client.close()
+
+
+async def encode_one_by_one(tokenizer: UpstreamTokenizer, texts: Sequence[str]) -> list[tuple[int, ...]]:
+    """UpstreamTokenizer.encode_texts for a server that takes one text in a request."""
+    requests = [GenerationRequest(text, add_special_tokens=False) for text in texts]
+    return [
+        tuple(token.id for token in (await tokenizer.tokenize(request)).token_spans) for request in requests
+    ]
 
 
 def open_root(model: RemoteModel) -> HttpClient:

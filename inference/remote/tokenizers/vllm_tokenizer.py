@@ -12,7 +12,12 @@ import msgspec
 
 from inference.errors import NotImplementedHere
 from inference.remote.failures import UpstreamFailure, broken
-from inference.remote.tokenizers.remote_tokenizer import Detokenized, fetch, open_root
+from inference.remote.tokenizers.remote_tokenizer import (
+    Detokenized,
+    encode_one_by_one,
+    fetch,
+    open_root,
+)
 from inference.remote.upstreams.flavours import FLAVOURS
 from inference.remote.upstreams.openai import is_conversation
 from inference.remote.upstreams.openai_body import chat_body
@@ -55,6 +60,9 @@ class VllmTokenizer:
             raise NotImplementedHere(f"the server behind {self._model} tokenizes text only")
         names = received.token_strs or [""] * len(received.tokens)
         return Tokenized(text, tuple(locate_names(text, received.tokens, names)))
+
+    async def encode_texts(self, texts: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        return await encode_one_by_one(self, texts)
 
     async def detokenize(self, token_ids: Sequence[int], show_special: bool) -> str:
         """Raises UpstreamFailure, or NotImplementedHere: vLLM does not leave out special tokens."""

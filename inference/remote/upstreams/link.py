@@ -25,6 +25,7 @@ from settings.remote_model import RemoteModel
 GENERATE_PATH, EMBED_PATH = "/link/generate", "/link/embed"
 INFO_PATH, LOAD_PATH = "/link/info", "/link/load"
 TOKENIZE_PATH, DETOKENIZE_PATH = "/link/tokenize", "/link/detokenize"
+ENCODE_TEXTS_PATH = "/link/encode_texts"
 TOKENIZER_CONFIG_PATH = "/link/tokenizer_config"
 ADAPTERS_PATH, ADAPTER_FOLDER_PATH = "/link/adapters", "/link/adapter_folder"
 SLEEP_PATH, WAKE_UP_PATH = "/link/sleep", "/link/wake_up"
@@ -124,6 +125,10 @@ class LinkTokenizer:
         return await call(
             self.client, TOKENIZE_PATH, messages.encode_request(request), messages.TOKENIZED_DECODER
         )
+
+    async def encode_texts(self, texts: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        body = messages.encode(list(texts))
+        return await call(self.client, ENCODE_TEXTS_PATH, body, messages.ENCODED_TEXTS_DECODER)
 
     async def detokenize(self, token_ids: Sequence[int], show_special: bool) -> str:
         body = messages.encode(messages.DetokenizeMessage(tuple(token_ids), show_special))

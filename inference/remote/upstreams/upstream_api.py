@@ -23,6 +23,10 @@ class UpstreamTokenizer(Protocol):
         """The request's prompt as the server reads it."""
         ...
 
+    async def encode_texts(self, texts: Sequence[str]) -> Sequence[tuple[int, ...]]:
+        """As Backend.encode_texts."""
+        ...
+
     async def detokenize(self, token_ids: Sequence[int], show_special: bool) -> str: ...
 
     async def config(self) -> Mapping[str, Any]:

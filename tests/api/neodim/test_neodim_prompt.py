@@ -124,6 +124,21 @@ def test_special_tokens_in_a_text_are_neither_used_nor_counted() -> None:
     assert backend.detokenize(result.token_ids) == "Now: He left."
 
 
+@pytest.mark.parametrize("marks", [(), ("<end>", "<s>")])
+def test_many_words_are_encoded_as_each_alone_and_looked_through_at_once(
+    marks: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend = ScriptedBackend("words", marks=marks)
+    tokenizer = PlainTokenizer(backend)
+    words = ["go on", " on", "<end>", "go<s> <end>on", *(f"word {n}" for n in range(90))]
+    alone = [tokenizer.encode(word) for word in words]
+    calls: list[int] = []
+    detokenize = backend.detokenize
+    monkeypatch.setattr(backend, "detokenize", lambda ids, **show: calls.append(1) or detokenize(ids, **show))
+    assert tokenizer.encode_texts(words, "words_blacklist") == alone
+    assert len(calls) <= 2 + 4 * len(marks) * len(words).bit_length()
+
+
 def test_a_text_of_special_tokens_only_is_empty() -> None:
     with pytest.raises(ImpossibleRequest, match="Specify preamble and/or prompt"):
         build_input(PlainTokenizer(ScriptedBackend("words", marks=["<end>"])), "<end>", "<end><end>", 20, ())

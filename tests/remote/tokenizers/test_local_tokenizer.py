@@ -25,6 +25,7 @@ def test_texts_become_ids_and_back(backend: Backend) -> None:
     tokenized = backend.tokenize(GenerationRequest("The capital", add_special_tokens=False))
     ids = [span.id for span in tokenized.token_spans]
     assert len(ids) > 1 and backend.detokenize(ids) == "The capital"
+    assert backend.encode_texts(["The capital", "The"]) == [tuple(ids), tuple(ids[:1])]
     with pytest.raises(BadRequest):
         backend.detokenize([1 << 30])
 

@@ -36,6 +36,7 @@ def test_a_text_and_a_conversation(hearth: FakeUpstream, open_upstream: OpenMode
     assert (tokenized.text, tokenized.token_spans) == ("hi there", SPANS)
     assert hearth.bodies[0] == {"inputs": "hi there", "add_special_tokens": False}
     assert hearth.bodies[1]["messages"] == [{"role": "user", "content": "hi"}]
+    assert backend.encode_texts(["hi there"]) == [(5, 6)] and hearth.bodies[2] == hearth.bodies[0]
 
 
 def test_ids_to_text_and_the_config(hearth: FakeUpstream, open_upstream: OpenModel) -> None:

@@ -40,6 +40,7 @@ def test_a_text_and_a_conversation(upstream: FakeUpstream, backend: Backend) -> 
     }
     assert upstream.bodies[1]["messages"] == [{"role": "user", "content": "hi"}]
     assert upstream.bodies[2] == {"model": "up/model", "tokens": [5, 6]}
+    assert backend.encode_texts(["hi there"]) == [(5, 6)] and upstream.bodies[3] == upstream.bodies[0]
 
 
 def test_ids_become_text_with_special_tokens_alone(backend: Backend) -> None:
