@@ -108,6 +108,8 @@ class FineTunedModels:
 
         is_tried: as in ModelHost.add_adapter; others are tried at once.
         """
+        if not model.folder.is_dir():  # a later checkpoint has replaced this one
+            raise NotFound("its folder is gone")
         if not model.is_full and not model.base_model:
             self.load(model.name, model.folder)
         elif self._host is None:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
-from inference.errors import BadRequest
+from inference.errors import BadRequest, NotFound
 from tests.tuning.conftest import MakeService
 from tests.tuning.held_programs import release
 from tests.tuning.jobs.job_processes import wait_for_step
 from tests.tuning.scripted_service import RecordingAdapters, RecordingHost, create_job, wait_for_job
+from tuning.jobs.fine_tuned_models import FineTunedModels, TrainedModel
 from tuning.service import TuningService
 from tuning.types import Job
 
@@ -141,6 +142,17 @@ def test_no_adapter_is_trained_over_a_checkpoint_that_does_not_stay(service: Tun
     (checkpoint,) = service.jobs.checkpoints(job.id, limit=1).values
     with pytest.raises(BadRequest, match="a checkpoint that a later one replaces: wait for the end"):
         create_job(service, model=checkpoint.model, hyperparameters=LORA)
+
+
+@pytest.mark.parametrize("base_model", ["", "ft:full"])
+def test_a_checkpoint_whose_files_are_gone_has_no_name(
+    tmp_path: Path, host: RecordingHost, adapters: RecordingAdapters, base_model: str
+) -> None:
+    """A later one has replaced it: an adapter was listed as a model of its own, which could not be loaded."""
+    models = FineTunedModels(tmp_path / "models", ("fake/model",), adapters, host)
+    with pytest.raises(NotFound, match="its folder is gone"):
+        models.serve(TrainedModel("ft:x:ckpt-step-5", tmp_path / "gone", "fake/model", base_model))
+    assert not host.added and not host.adapters and not adapters.loaded
 
 
 def test_a_whole_model_is_not_made_of_an_adapter(service: TuningService) -> None:

@@ -230,14 +230,9 @@ class TrainingJob:
         return 0 < max_worse <= self.state.num_worse
 
     def _write_checkpoint(self, measures: dict[str, float]) -> None:
+        """Announce the checkpoint, then remove those that it replaces: the server lists what it can serve."""
         state, step = self.state, self.state.step
         path = write_checkpoint(self.folder, step, self.trainer, RUN_ID)
-        state.checkpoints = remove_checkpoints(
-            self.folder,
-            {*state.checkpoints, step},
-            state.best_step,
-            NUM_CHECKPOINTS[self.spec.hyperparameters.finetuning_type],
-        )
         self.progress.write(
             "checkpoint",
             step=step,
@@ -245,6 +240,12 @@ class TrainingJob:
             folder=str(path),
             **self._train_measures,
             **measures,
+        )
+        state.checkpoints = remove_checkpoints(
+            self.folder,
+            {*state.checkpoints, step},
+            state.best_step,
+            NUM_CHECKPOINTS[self.spec.hyperparameters.finetuning_type],
         )
 
     def _save_state(self) -> None:

@@ -12,6 +12,7 @@ from tests.tuning.trainer.job.running import StopAfter, dataset, losses, of_type
 from tuning.job_files import PROGRESS_FILE
 from tuning.trainer.job.failures import JobFailed
 from tuning.trainer.job.job_state import saved_state_folder
+from tuning.trainer.job.progress import ProgressLog
 from tuning.trainer.trainer import Trainer
 from tuning.types import Method
 
@@ -48,6 +49,22 @@ def test_only_the_last_three_checkpoints_remain(tmp_path: Path, model_folder: Pa
     for line in of_type(lines, "checkpoint"):
         figures = ("train_loss", "train_mean_token_accuracy")
         assert [line[name] for name in figures] == [steps[line["step"]][name] for name in figures]
+
+
+def test_a_checkpoint_is_announced_before_those_that_it_replaces_are_removed(
+    tmp_path: Path, model_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A server lists what was announced: a trainer that is killed in between leaves no name without files."""
+    write, present = ProgressLog.write, []
+
+    def note_folders(log: ProgressLog, type: str, **fields: Any) -> None:
+        if type == "checkpoint":
+            present.append({path.name for path in Path(fields["folder"]).parent.iterdir()})
+        write(log, type, **fields)
+
+    monkeypatch.setattr(ProgressLog, "write", note_folders)
+    run_job(tmp_path / "job", model_folder, job_spec(n_epochs=4))
+    assert present[-1] == {"step-3", "step-6", "step-9", "step-12"}
 
 
 def test_a_full_job_keeps_the_last_checkpoint_and_the_best(tmp_path: Path, model_folder: Path) -> None:
