@@ -122,9 +122,10 @@ def lay_out(
 
 def scored_targets(datum: Datum, loss: Loss) -> Array:
     """Which targets the loss depends on: booleans (N,) or (N, K)."""
-    if not loss.mask:
-        return np.ones(np.shape(datum.target_ids), bool)
-    return datum.input(loss.mask, loss.absent.get(loss.mask)) != 0
+    is_scored = np.ones(np.shape(datum.target_ids), bool)
+    for name in loss.masks:
+        is_scored &= datum.input(name, loss.absent.get(name)) != 0
+    return is_scored
 
 
 def gather_targets(

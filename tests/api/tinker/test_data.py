@@ -46,6 +46,14 @@ def test_chunks_are_joined_and_weights_are_one_by_default() -> None:
     assert {name: list(values) for name, values in datum.inputs.items()} == {"weights": [1, 1, 1]}
 
 
+def test_losses_of_samples_take_weights_which_are_one_by_default() -> None:
+    def weights(**inputs: Tensor) -> list[float]:
+        (datum,) = to_forward_backward(a_pass(loss_fn="importance_sampling", **SAMPLED, **inputs), INFO).data
+        return list(datum.inputs["weights"])
+
+    assert (weights(), weights(weights=floats(0, 1, 1))) == ([1, 1, 1], [0, 1, 1])
+
+
 def test_several_targets_at_each_place() -> None:
     inputs = {
         "target_tokens": targets(1, 2, 3, 4, 5, 6, shape=(3, 2)),

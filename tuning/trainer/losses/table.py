@@ -10,7 +10,10 @@ from tuning.trainer.losses.token_losses import LossFunction
 PPO_CLIP = {"clip_low_threshold": 0.8, "clip_high_threshold": 1.2}
 CISPO_CLIP = {"clip_low_threshold": 0.0, "clip_high_threshold": 4.0}
 PREFERENCE = {"beta": 0.1, "scale": 1.0}
-SAMPLED = ("logprobs", "advantages")
+WEIGHTS = ("weights",)
+SAMPLED = ("logprobs", "advantages", "weights")
+SAMPLED_MASKS = ("advantages", "weights")
+WEIGHTED = {"weights": 1.0}
 COMPARED = ("weights", "reference_logprobs")
 
 
@@ -19,8 +22,8 @@ class Loss:
     """A loss and what it needs.
 
     function    computes the sum
-    inputs      names of the inputs that every datum must have
-    mask        the input whose zeros say that a target changes nothing; empty: every target counts
+    inputs      names of the inputs that every datum must have, those of `absent` excepted
+    masks       the inputs whose zeros say that a target changes nothing
     defaults    its config
     group_size  data that belong together and are computed in one pass: 2 for pairs
     absent      the number that each target of a datum has for an input that the datum lacks
@@ -30,7 +33,7 @@ class Loss:
 
     function: LossFunction
     inputs: tuple[str, ...]
-    mask: str = ""
+    masks: tuple[str, ...] = ()
     defaults: Mapping[str, float] = field(default_factory=dict)
     group_size: int = 1
     absent: Mapping[str, float] = field(default_factory=dict)
@@ -41,24 +44,29 @@ class Loss:
 LOSSES: Mapping[str, Loss] = {
     "cross_entropy": Loss(
         token_losses.cross_entropy,
-        ("weights",),
-        "weights",
-        absent={"weights": 1.0},
+        WEIGHTS,
+        WEIGHTS,
+        absent=WEIGHTED,
         candidates=True,
         is_per_token=True,
     ),
     "importance_sampling": Loss(
-        token_losses.importance_sampling, SAMPLED, "advantages", candidates=True, is_per_token=True
+        token_losses.importance_sampling,
+        SAMPLED,
+        SAMPLED_MASKS,
+        absent=WEIGHTED,
+        candidates=True,
+        is_per_token=True,
     ),
-    "ppo": Loss(token_losses.ppo, SAMPLED, "advantages", PPO_CLIP, is_per_token=True),
-    "cispo": Loss(token_losses.cispo, SAMPLED, "advantages", CISPO_CLIP, is_per_token=True),
-    "dro": Loss(token_losses.dro, SAMPLED, "", {"beta": 0.05}, is_per_token=True),
-    "gspo": Loss(token_losses.gspo, (*SAMPLED, "sequence_ratio_mask"), "", PPO_CLIP),
-    "dpo_sigmoid": Loss(preference_losses.dpo, COMPARED, "weights", PREFERENCE, 2),
-    "dpo_hinge": Loss(preference_losses.dpo_hinge, COMPARED, "weights", PREFERENCE, 2),
-    "dpo_ipo": Loss(preference_losses.ipo, COMPARED, "weights", PREFERENCE, 2),
-    "orpo": Loss(preference_losses.orpo, ("weights",), "weights", PREFERENCE, 2),
-    "kto": Loss(preference_losses.kto, COMPARED, "weights", {**PREFERENCE, "kl": 0.0}),
+    "ppo": Loss(token_losses.ppo, SAMPLED, SAMPLED_MASKS, PPO_CLIP, absent=WEIGHTED, is_per_token=True),
+    "cispo": Loss(token_losses.cispo, SAMPLED, SAMPLED_MASKS, CISPO_CLIP, absent=WEIGHTED, is_per_token=True),
+    "dro": Loss(token_losses.dro, SAMPLED, WEIGHTS, {"beta": 0.05}, absent=WEIGHTED, is_per_token=True),
+    "gspo": Loss(token_losses.gspo, (*SAMPLED, "sequence_ratio_mask"), (), PPO_CLIP, absent=WEIGHTED),
+    "dpo_sigmoid": Loss(preference_losses.dpo, COMPARED, WEIGHTS, PREFERENCE, 2),
+    "dpo_hinge": Loss(preference_losses.dpo_hinge, COMPARED, WEIGHTS, PREFERENCE, 2),
+    "dpo_ipo": Loss(preference_losses.ipo, COMPARED, WEIGHTS, PREFERENCE, 2),
+    "orpo": Loss(preference_losses.orpo, WEIGHTS, WEIGHTS, PREFERENCE, 2),
+    "kto": Loss(preference_losses.kto, COMPARED, WEIGHTS, {**PREFERENCE, "kl": 0.0}),
 }
 
 

@@ -36,29 +36,29 @@ LossFunction = Callable[[ScoredTokens, Config], Tensor]
 
 
 def cross_entropy(tokens: ScoredTokens, config: Config) -> Tensor:
-    return -(tokens.inputs["weights"] * tokens.logprobs).sum()
+    return -weighted_sum(tokens, tokens.logprobs)
 
 
 def importance_sampling(tokens: ScoredTokens, config: Config) -> Tensor:
-    return -(probability_ratio(tokens) * tokens.inputs["advantages"]).sum()
+    return -weighted_sum(tokens, probability_ratio(tokens) * tokens.inputs["advantages"])
 
 
 def ppo(tokens: ScoredTokens, config: Config) -> Tensor:
     """The clipped objective of PPO (Schulman et al. 2017, equation 7)."""
-    return -clipped(probability_ratio(tokens), tokens.inputs["advantages"], config).sum()
+    return -weighted_sum(tokens, clipped(probability_ratio(tokens), tokens.inputs["advantages"], config))
 
 
 def cispo(tokens: ScoredTokens, config: Config) -> Tensor:
     """Clipped importance weights (MiniMax-M1, 2025, equation 4): no token loses its gradient."""
     ratio = clip(probability_ratio(tokens).detach(), config)
-    return -(ratio * tokens.logprobs * tokens.inputs["advantages"]).sum()
+    return -weighted_sum(tokens, ratio * tokens.logprobs * tokens.inputs["advantages"])
 
 
 def dro(tokens: ScoredTokens, config: Config) -> Tensor:
     """Direct reward optimisation with the quadratic penalty (Richemond et al. 2024, equation 5)."""
     difference = tokens.logprobs - tokens.inputs["logprobs"]
     gain = tokens.logprobs * tokens.inputs["advantages"] - config["beta"] / 2 * difference.square()
-    return -gain.sum()
+    return -weighted_sum(tokens, gain)
 
 
 def gspo(tokens: ScoredTokens, config: Config) -> Tensor:
@@ -71,7 +71,12 @@ def gspo(tokens: ScoredTokens, config: Config) -> Tensor:
     difference = tokens.sum_rows((tokens.logprobs - tokens.inputs["logprobs"]) * mask)
     ratio = (difference / tokens.sum_rows(mask).clamp(min=1)).exp().detach()[tokens.rows]
     ratio = ratio * (tokens.logprobs - tokens.logprobs.detach()).exp()
-    return -clipped(ratio, tokens.inputs["advantages"], config).sum()
+    return -weighted_sum(tokens, clipped(ratio, tokens.inputs["advantages"], config))
+
+
+def weighted_sum(tokens: ScoredTokens, terms: Tensor) -> Tensor:
+    """The sum of the terms (M,), each times the weight of its target."""
+    return (tokens.inputs["weights"] * terms).sum()
 
 
 def probability_ratio(tokens: ScoredTokens) -> Tensor:

@@ -21,12 +21,12 @@ def cross_entropy(rows: list[Row]) -> Tensor:
 
 
 def importance_sampling(rows: list[Row]) -> Tensor:
-    return sum(-ratio(token) * token["advantages"] for row in rows for token in row)  # type: ignore[return-value]
+    return sum(-token["weights"] * ratio(token) * token["advantages"] for row in rows for token in row)  # type: ignore[return-value]
 
 
 def ppo(rows: list[Row]) -> Tensor:
     terms = [
-        torch.min(ratio(t) * t["advantages"], between(ratio(t), 0.8, 1.2) * t["advantages"])
+        t["weights"] * torch.min(ratio(t) * t["advantages"], between(ratio(t), 0.8, 1.2) * t["advantages"])
         for row in rows
         for t in row
     ]
@@ -34,12 +34,20 @@ def ppo(rows: list[Row]) -> Tensor:
 
 
 def cispo(rows: list[Row]) -> Tensor:
-    terms = [between(ratio(t).detach(), 0.0, 4.0) * t["p"] * t["advantages"] for row in rows for t in row]
+    terms = [
+        t["weights"] * between(ratio(t).detach(), 0.0, 4.0) * t["p"] * t["advantages"]
+        for row in rows
+        for t in row
+    ]
     return -torch.stack(terms).sum()
 
 
 def dro(rows: list[Row]) -> Tensor:
-    terms = [t["p"] * t["advantages"] - 0.05 / 2 * (t["p"] - t["logprobs"]) ** 2 for row in rows for t in row]
+    terms = [
+        t["weights"] * (t["p"] * t["advantages"] - 0.05 / 2 * (t["p"] - t["logprobs"]) ** 2)
+        for row in rows
+        for t in row
+    ]
     return -torch.stack(terms).sum()
 
 
@@ -51,7 +59,8 @@ def gspo(rows: list[Row]) -> Tensor:
         value = torch.as_tensor(mean).exp().detach()
         for t in row:
             own = value * torch.exp(t["p"] - t["p"].detach())
-            total = total - torch.min(own * t["advantages"], between(own, 0.8, 1.2) * t["advantages"])
+            term = torch.min(own * t["advantages"], between(own, 0.8, 1.2) * t["advantages"])
+            total = total - t["weights"] * term
     return total
 
 

@@ -83,9 +83,9 @@ def test_the_first_loss_of_dpo_is_log_2_a_pair() -> None:
 def test_targets_outside_of_the_mask_change_nothing() -> None:
     random = Random(0)
     for loss in LOSSES.values():
-        if loss.mask:
+        for mask in loss.masks:
             tokens = scored_tokens(random.randrange(100))
-            tokens.inputs[loss.mask][::2] = 0
+            tokens.inputs[mask][::2] = 0
             value = loss.function(tokens, complete_config(loss, {}))
             (gradient,) = torch.autograd.grad(value, tokens.logprobs)
             assert not gradient[::2].any()
