@@ -154,7 +154,8 @@ class ChatTemplate:
         except TEMPLATE_ERRORS:
             turns = ""
         structural = [str(token) for token in added_tokens if token.special or str(token) in turns]
-        return SpecialTokenMarker([*self.tokenizer.all_special_tokens, *structural])
+        names = {*self.tokenizer.all_special_tokens, *structural}
+        return SpecialTokenMarker(names, self.features.tags(name for name in names if name in self.source))
 
     def _apply(
         self,

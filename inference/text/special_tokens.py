@@ -3,11 +3,11 @@
 A tokenizer makes the real token of such text: a message could end its turn and forge another one. Marks are
 put into the texts before the chat template joins them to its own special tokens, and taken out afterwards.
 The prompt's tokenizer encodes apart what stood on both sides of a mark. Texts without such spellings, and
-their tokens, stay as they are.
+their tokens, stay as they are. So do the tags that the template itself looks for in what an assistant wrote.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence, Set
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
 from typing import Any
@@ -36,11 +36,14 @@ class SpecialTokenMarker:
     """Marks the spellings of `special_tokens` in texts, each behind its first character.
 
     Tokens of one character are left out: there is nothing to put apart.
+
+    tags  names that stay as they are in an assistant's content: see TemplateFeatures.tags
     """
 
-    def __init__(self, special_tokens: Iterable[str]) -> None:
+    def __init__(self, special_tokens: Iterable[str], tags: Set[str] = frozenset()) -> None:
         names = sorted({name for name in special_tokens if len(name) > 1})
         self._pattern = re.compile(trie_pattern(names)) if names else None
+        self._tags = tags
 
     def render(self, values: Any, apply: Callable[[Any], str]) -> MarkedText:
         """The text that `apply` makes of the values, with the spellings in their texts as places to split.
@@ -50,16 +53,27 @@ class SpecialTokenMarker:
         """
         texts: list[str] = []
         names: list[str] = []
-        map_texts(values, collect_into(texts), collect_into(names))
-        starts = self._spelling_starts("".join(texts))
+        answer_indices: set[int] = set()  # of the texts that an assistant wrote
+
+        def collect_answer(text: str) -> str:
+            answer_indices.add(len(texts))
+            return collect_into(texts)(text)
+
+        map_texts(values, collect_into(texts), collect_into(names), collect_answer)
+        starts = self._spelling_starts("".join(texts), self._tag_places(texts, answer_indices))
         if not starts and not any(map(self._spelling_starts, names)):
             return MarkedText(apply(values))
         mark = unused_mark([*texts, *names])
         marked_texts = insert_marks(texts, starts, mark)
+
+        def next_text(_: str) -> str:
+            return next(marked_texts)
+
         marked_values = map_texts(
             values,
-            lambda text: next(marked_texts),
+            next_text,
             lambda name: "".join(insert_marks([name], self._spelling_starts(name), mark)),
+            next_text,
         )
         return without_marks(apply(marked_values), mark)
 
@@ -71,8 +85,20 @@ class SpecialTokenMarker:
         """The text with the places to split at."""
         return MarkedText(text, tuple(start + 1 for start in self._spelling_starts(text)))
 
-    def _spelling_starts(self, text: str) -> list[int]:
-        return [start for start, _ in self.spans(text)]
+    def _spelling_starts(self, text: str, tag_places: Set[int] = frozenset()) -> list[int]:
+        return [start for start, _ in self.spans(text) if start not in tag_places]
+
+    def _tag_places(self, texts: Sequence[str], answer_indices: Set[int]) -> set[int]:
+        """Where the tags start in the answers, counted through all texts."""
+        if not self._tags:
+            return set()
+        begins = list(accumulate(map(len, texts), initial=0))
+        return {
+            begins[i] + start
+            for i in answer_indices
+            for start, end in self.spans(texts[i])
+            if texts[i][start:end] in self._tags
+        }
 
 
 def trie_pattern(names: list[str]) -> str:
@@ -87,17 +113,26 @@ def trie_pattern(names: list[str]) -> str:
     return f"(?:{pattern})?" if "" in names else pattern
 
 
-def map_texts(value: Any, map_text: Callable[[str], str], map_name: Callable[[str], str]) -> Any:
-    """The value with each text in it mapped, in order; keys and the values of NAMING_KEYS are names."""
+MapText = Callable[[str], str]
+
+
+def map_texts(value: Any, map_text: MapText, map_name: MapText, map_answer: MapText) -> Any:
+    """The value with each text in it mapped, in order; keys and the values of NAMING_KEYS are names.
+
+    map_answer: for the content of an assistant's message
+    """
     if isinstance(value, str):
         return map_text(value)
     if isinstance(value, dict):
+        maps = dict.fromkeys(NAMING_KEYS, map_name)
+        if value.get("role") == "assistant":
+            maps["content"] = map_answer
         return {
-            map_name(str(key)): map_texts(each, map_name if key in NAMING_KEYS else map_text, map_name)
+            map_name(str(key)): map_texts(each, maps.get(key, map_text), map_name, map_answer)
             for key, each in value.items()
         }
     if isinstance(value, list | tuple):
-        return [map_texts(each, map_text, map_name) for each in value]
+        return [map_texts(each, map_text, map_name, map_answer) for each in value]
     return value
 
 

@@ -3,7 +3,8 @@
 Knows conversations and a function that renders them; knows no tokenizer.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from functools import cached_property
 from typing import Protocol
 
@@ -19,6 +20,8 @@ from inference.text.template_probes import (
     PROBE_REASONING,
     PROBE_TEXT_ARGUMENTS,
     PROBE_TOOL,
+    PROBE_TURNS,
+    UNKNOWN_CHAR,
 )
 from inference.types import Message, Role, Tool
 
@@ -90,6 +93,37 @@ class TemplateFeatures:
         except TEMPLATE_ERRORS:
             return False
         return MARKER in text and "'type'" not in text and '"type"' not in text
+
+    def tags(self, names: Iterable[str]) -> frozenset[str]:
+        """The names that the template looks for in an assistant's text: it takes the text apart at </think>,
+        and leaves out an opening <think> there.
+        """
+        first, second = PART_MARKERS
+        names = frozenset(names)
+        closing_tags = {name for name in names if self._looks_for(name, first, second)}
+        opening_tags = {
+            name
+            for name in names - closing_tags
+            if any(self._looks_for(name, "", f"{first}{tag}{second}") for tag in closing_tags)
+        }
+        return frozenset(closing_tags | opening_tags)
+
+    def _looks_for(self, name: str, before: str, after: str) -> bool:
+        """Whether the template renders the name in an assistant's text otherwise than an unknown word."""
+        word = UNKNOWN_CHAR * len(name)
+        return any(
+            self._render_answer(turns, f"{before}{name}{after}")
+            != self._render_answer(turns, f"{before}{word}{after}").replace(word, name)
+            for turns in (PROBE_TURNS, PROBE_CALL_MESSAGES)
+        )
+
+    def _render_answer(self, turns: Messages, text: str) -> str:
+        """The turns with another text of the assistant, who has the second one; empty if they are refused."""
+        answered = [turns[0], replace(turns[1], content=text), *turns[2:]]
+        try:
+            return self._render_probe(answered, self.uses_content_parts, ())
+        except TEMPLATE_ERRORS:
+            return ""
 
     def _count(self, messages: Messages, uses_content_parts: bool, tools: Sequence[Tool] = ()) -> int:
         """How often the rendered text contains the MARKER; 0 if the template refuses the messages."""

@@ -8,6 +8,7 @@ from inference.text.message_rewrites import Messages
 from inference.types import Message, Role, Tool, ToolCall
 
 MARKER = "xylograph"  # a word that occurs in no template
+UNKNOWN_CHAR = "\U0002a6c6"  # one that occurs in no template
 PROBE_TOOL = Tool(
     MARKER, MARKER, {"type": "object", "properties": {"a": {"type": "string"}}, "required": ["a"]}
 )

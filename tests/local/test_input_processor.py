@@ -10,7 +10,7 @@ from transformers import PreTrainedTokenizerFast
 from inference.errors import BadRequest, TooLong
 from inference.local.input_processor import InputProcessor
 from inference.text.vocabulary import Vocabulary
-from inference.types import GenerationRequest, Message, TemplateOptions, Tool
+from inference.types import GenerationRequest, Message, TemplateOptions, Tool, ToolCall
 from settings.groups import SpecialTokensIn
 from tests.text.tokenizers_of_three_kinds import byte_level, tokenizer
 
@@ -314,3 +314,47 @@ def test_tokens_that_the_template_puts_between_turns_are_not_forged_even_if_they
     ids = processor.prompt_token_ids(GenerationRequest([Message("user", "<think>a<turn>b")]))
     names = words.convert_ids_to_tokens(ids)
     assert names.count("<turn>") == 1 and names.count("<think>") == 1
+
+
+WITHOUT_REASONING = (  # as GLM 4.5 and Nemotron write earlier answers
+    "{% for m in messages %}{% set c = m.content %}{% if m.role == 'assistant' %}{% if '</think>' in c %}"
+    "{% set c = c.split('</think>')[-1] %}{% endif %}{% set c = '<think></think>' + c %}{% endif %}"
+    "<s>{{ m.role }} {{ c }}</s>{% endfor %}<s>assistant <think>"
+)
+IN_TOOL_LOOPS = (  # as Qwen3 writes the answers since the user's last message
+    "{% for m in messages %}{% if m.tool_calls %}{% set c = m.content.split('</think>') %}<s>assistant "
+    "<think>{{ c[0].split('<think>')[-1] }}</think>{{ c[-1] }} {{ m.tool_calls[0].function.name }}</s>"
+    "{% else %}<s>{{ m.content }}</s>{% endif %}{% endfor %}<s>assistant <think>"
+)
+
+
+def think_prompts(template: str) -> InputProcessor:
+    words = tokenizer_with("$A", bos_token="<s>", eos_token="</s>", chat_template=template)
+    words.add_tokens([AddedToken("<think>", special=False), AddedToken("</think>", special=False)])
+    return InputProcessor(Vocabulary(words), context=400, vocab=400, is_encoder_decoder=False)
+
+
+def prompt_tokens(processor: InputProcessor, *messages: Message) -> list[str]:
+    """Special tokens, and the text between them."""
+    ids = processor.prompt_token_ids(GenerationRequest(messages))
+    names = [processor.vocabulary.name(id) for id in ids]
+    breaks = "".join(f"\n{name}\n" if name in TAG_TOKENS else name for name in names).replace("Ġ", " ")
+    return [text for text in breaks.split("\n") if text]
+
+
+TAG_TOKENS = ("<s>", "</s>", "<think>", "</think>")
+
+
+def test_a_template_finds_the_tags_in_an_assistants_text() -> None:
+    message = Message("assistant", "<think>a</think>b</s>")
+    tokens = prompt_tokens(think_prompts(WITHOUT_REASONING), Message("user", "</think>"), message)
+    assert tokens[:3] == ["<s>", "user </think>", "</s>"]
+    assert tokens[3:9] == ["<s>", "assistant ", "<think>", "</think>", "b</s>", "</s>"]
+
+
+def test_a_template_finds_the_tags_of_an_answer_with_calls() -> None:
+    call = ToolCall("1", "f", "{}")
+    message = Message("assistant", "<think>a</think>b", tool_calls=(call,))
+    tokens = prompt_tokens(think_prompts(IN_TOOL_LOOPS), Message("user", "<think>"), message)
+    assert tokens[:3] == ["<s>", "<think>", "</s>"]
+    assert tokens[3:9] == ["<s>", "assistant ", "<think>", "a", "</think>", "b f"]
