@@ -21,7 +21,9 @@ DRAINING = "hearth.draining"  # float: seconds until the server, which is shutti
 # extensions too.
 MESSAGE_STATE = "hearth.message_state"
 
-ABORT = "hearth.abort"  # in the scope's extensions: function that drops the connection and its unsent bytes
+# In the scope's extensions:
+ABORT = "hearth.abort"  # function that drops the connection and its unsent bytes
+CONNECTION_END = "hearth.connection_end"  # asyncio.Event: set when the connection of a WebSocket has ended
 
 # Obsolete once the body is read.
 DROPPED_HEADERS = frozenset({"content-length", "transfer-encoding", "expect"})

@@ -53,7 +53,7 @@ async def read_body(
             if RECEIVED in extensions:  # the rest is here: no clock is needed
                 chunk, more = await _receive(receive)
             else:
-                deadline = min(clock(), start + size / MIN_BYTES_PER_S) + idle_s
+                deadline = arrival_deadline(start, clock(), size, idle_s)
                 chunk, more = await _receive_chunk(receive, deadline, size)
             size += len(chunk)
             if size > limit:
@@ -64,6 +64,11 @@ async def read_body(
     except BaseException:
         await body.discard()
         raise
+
+
+def arrival_deadline(start: float, last: float, num_bytes: int, idle_s: float) -> float:
+    """When further bytes must have arrived. start, last: the times of the first and the last ones"""
+    return min(last, start + num_bytes / MIN_BYTES_PER_S) + idle_s
 
 
 async def _receive_chunk(receive: Receive, deadline: float, size: int) -> tuple[bytes, bool]:

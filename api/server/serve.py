@@ -11,6 +11,7 @@ import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import FrameType
 
@@ -19,7 +20,7 @@ import uvicorn
 from api.server.asgi_bridge import Bridge, Wsgi
 from api.server.early_checks import EarlyChecks
 from api.server.http_protocol import LimitedHttpProtocol
-from api.server.web_socket import MAX_MESSAGE_BYTES, WebSocketProtocol
+from api.server.web_socket_protocol import MAX_MESSAGE_BYTES, WebSocketProtocol
 from inference.models import Models
 from inference.process.listen_address import PORT_OPTION, is_unix_socket
 from inference.process.memory.heap_trimmer import trimming_heap
@@ -121,7 +122,7 @@ class HttpServer:
             uvicorn.Config(
                 self.bridge,
                 http=LimitedHttpProtocol,
-                ws=WebSocketProtocol,
+                ws=partial(WebSocketProtocol, bridge.held_bodies),  # type: ignore[arg-type]
                 ws_max_size=MAX_MESSAGE_BYTES,
                 ws_per_message_deflate=False,
                 lifespan="off",

@@ -11,16 +11,11 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import Any
 
-from uvicorn.protocols.websockets.wsproto_impl import WSProtocol
-from wsproto import events
-
 from api.server.request_body import Receive
 from api.server.response_sender import Headers, Send
-from api.wsgi_environ import ABORT, MESSAGE_STATE, RECEIVED
+from api.wsgi_environ import ABORT, CONNECTION_END, MESSAGE_STATE, RECEIVED
 
-MAX_MESSAGE_BYTES = 8 << 20  # more than the text that fits a model's context
 IDLE_S = 3600.0  # a connection without a message for this long is closed, as OpenAI closes its connections
-WRITE_STALL_S = 60.0  # a client that reads nothing for this long while the write buffer is full is dropped
 GOING_AWAY = 1001  # RFC 6455, section 7.4.1
 HTTP_SCHEMES = {"ws": "http", "wss": "https"}
 HANDSHAKE_HEADERS = (b"connection", b"upgrade", b"content-length", b"content-type", b"transfer-encoding")
@@ -29,41 +24,12 @@ EVENT_STREAM = b"text/event-stream"
 Asgi = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 
 
-class WebSocketProtocol(WSProtocol):
-    """One connection after its handshake's headers: uvicorn's, with a limit on the time of a client that does
-    not read.
-    """
-
-    stall_timer: asyncio.TimerHandle | None = None
-
-    def handle_connect(self, event: events.Request) -> None:
-        super().handle_connect(event)
-        self.scope["extensions"][ABORT] = self.transport.abort  # type: ignore[assignment]
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self._stop_stall_timer()
-        super().connection_lost(exc)
-
-    def pause_writing(self) -> None:
-        super().pause_writing()
-        self.stall_timer = self.loop.call_later(WRITE_STALL_S, self.transport.abort)
-
-    def resume_writing(self) -> None:
-        super().resume_writing()
-        self._stop_stall_timer()
-
-    def _stop_stall_timer(self) -> None:
-        if self.stall_timer is not None:
-            self.stall_timer.cancel()
-            self.stall_timer = None
-
-
 class WebSocket:
     """One connection: its messages are answered one after the other.
 
-    bridge    answers a message like a request
-    state     what the app remembers of the connection
-    messages  the next message; the connection is not read while it waits. None: the client has left
+    bridge  answers a message like a request
+    state   what the app remembers of the connection
+    connection_end  set when the connection has ended
     """
 
     def __init__(self, scope: dict[str, Any], receive: Receive, send: Send, bridge: Asgi) -> None:
@@ -72,22 +38,22 @@ class WebSocket:
         self.send = send
         self.bridge = bridge
         self.state: dict[str, Any] = {}
-        self.messages: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=1)
-        self.disconnected = asyncio.Event()
+        self.connection_end: asyncio.Event = scope["extensions"][CONNECTION_END]
 
     async def run(self) -> None:
-        """Answer until the client leaves, or sends no message for IDLE_S."""
+        """Answer until the client leaves, or sends no message for IDLE_S.
+
+        The next message waits at the connection, which is not read meanwhile.
+        """
         await self.receive()  # websocket.connect
         if not await self._shake_hands():
             return
-        reader = asyncio.create_task(self._read())
         try:
-            while (message := await asyncio.wait_for(self.messages.get(), IDLE_S)) is not None:
-                await self._answer_message(message)
+            while (message := await asyncio.wait_for(self.receive(), IDLE_S))["type"] == "websocket.receive":
+                text = message.get("text")
+                await self._answer_message(message["bytes"] if text is None else text.encode())
         except TimeoutError:
             await self.send({"type": "websocket.close", "code": GOING_AWAY})
-        finally:
-            reader.cancel()
 
     async def _shake_hands(self) -> bool:
         """Whether the app accepts the connection. Else its response is sent."""
@@ -101,15 +67,8 @@ class WebSocket:
         await self.send({"type": "websocket.http.response.body", "body": response.body})
         return False
 
-    async def _read(self) -> None:
-        while (message := await self.receive())["type"] == "websocket.receive":
-            text = message.get("text")
-            await self.messages.put(message["bytes"] if text is None else text.encode())
-        self.disconnected.set()
-        await self.messages.put(None)
-
     async def _answer_message(self, message: bytes) -> None:
-        if self.disconnected.is_set():
+        if self.connection_end.is_set():
             return
         response = CollectedResponse()
 
@@ -130,7 +89,7 @@ class WebSocket:
             if is_unread:
                 is_unread = False
                 return {"type": "http.request", "body": body, "more_body": False}
-            await self.disconnected.wait()
+            await self.connection_end.wait()
             return {"type": "http.disconnect"}
 
         headers = [header for header in self.scope["headers"] if not _is_of_handshake(header[0])]

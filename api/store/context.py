@@ -92,9 +92,19 @@ def _items_of_spans(connection: sqlite3.Connection, spans: Iterable[Span]) -> li
             items.append(StoredItem(*row))
             num_bytes += len(items[-1].value)
             _check_bytes(num_bytes)
-            if len(items) > MAX_CONTEXT_ITEMS:
-                raise ContextTooLong(f"the earlier turns have more than {MAX_CONTEXT_ITEMS} items")
+            _check_count(len(items))
     return items
+
+
+def check_length(items: Sequence[StoredItem]) -> None:
+    """Check earlier turns that are not in the database. Raises ContextTooLong."""
+    _check_bytes(sum(len(item.value) for item in items))
+    _check_count(len(items))
+
+
+def _check_count(num_items: int) -> None:
+    if num_items > MAX_CONTEXT_ITEMS:
+        raise ContextTooLong(f"the earlier turns have more than {MAX_CONTEXT_ITEMS} items")
 
 
 def _check_bytes(num_bytes: int) -> None:

@@ -5,20 +5,22 @@ with `generate` false computes its prompt and generates nothing.
 """
 
 import asyncio
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
-from flask import Response, request
+from flask import Response, current_app, request
 from msgspec import structs
 
 from api.body import json_body
 from api.errors import ErrorFormat
 from api.openai.errors import InvalidBody, envelope, error_before_start
+from api.openai.responses.last_response import LastResponse, LastResponses
 from api.openai.responses.protocol import ResponsesRequest
 from api.openai.responses.stored_items import stored_output
 from api.openai.responses.writer import ResponseWriter
 from api.response import ResponseBody
+from api.store.context import check_length
 from api.store.tables import StoredItem
 from api.wsgi_environ import MESSAGE_STATE
 from inference.backend import Sink, Stream
@@ -29,14 +31,7 @@ from inference.types import GenerationRequest
 
 CREATE = "response.create"  # the only type of a client's message
 LAST_RESPONSE = "last_response"  # key in the connection's state
-
-
-@dataclass(frozen=True, slots=True)
-class LastResponse:
-    """items: all items up to the end of the response, its output included"""
-
-    id: str
-    items: list[StoredItem]
+LAST_RESPONSES = "last_responses"  # key in app.extensions: LastResponses
 
 
 class Exchange:
@@ -56,9 +51,9 @@ class Exchange:
     def generate(self, served: Served, request: GenerationRequest) -> Stream:
         return served.generate(request)
 
-    def take_last_response(self, id: str) -> list[StoredItem]:
+    def take_last_response(self, id: str) -> Sequence[StoredItem]:
         """The items of the connection's last response, if this is its id; they are forgotten: an error ends
-        the chain. Empty: it has another id, or is stored.
+        the chain. Empty: it has another id, is stored, or is forgotten. Raises ContextTooLong.
         """
         return []
 
@@ -96,20 +91,26 @@ class ConnectionMessage(Exchange):
             return served.generate(request)
         return WarmUpStream(served.generate(replace(request, max_tokens=1)))
 
-    def take_last_response(self, id: str) -> list[StoredItem]:
+    def take_last_response(self, id: str) -> Sequence[StoredItem]:
         last: LastResponse | None = self.state.get(LAST_RESPONSE)
         if last is None or last.id != id:
             return []
         del self.state[LAST_RESPONSE]
+        check_length(last.items)
         return last.items
 
     def remember(
         self, response: Response, writer: ResponseWriter, make_items: Callable[[], list[StoredItem]]
     ) -> None:
+        last_responses: LastResponses
+        last_responses = current_app.extensions.setdefault(LAST_RESPONSES, LastResponses())
+
         def remember_if_unstored() -> None:
             if writer.end and not writer.error and not writer.is_stored:
                 output = stored_output(item.to_json() for item in writer.items)
-                self.state[LAST_RESPONSE] = LastResponse(writer.id, [*make_items(), *output])
+                last = LastResponse(writer.id, [*make_items(), *output])
+                self.state[LAST_RESPONSE] = last
+                last_responses.add(last)
 
         assert isinstance(response.response, ResponseBody)
         response.response.on_close(remember_if_unstored)

@@ -17,7 +17,7 @@ from api.openai.responses.connection import current_exchange
 from api.openai.responses.input_items import to_chat_messages
 from api.openai.responses.protocol import InputItem, ResponsesRequest
 from api.openai.responses.stored_items import to_stored_items
-from api.openai.stored import run_query
+from api.openai.stored import clients_errors, run_query
 from api.store.context import context_of_conversation, context_of_response, find_items
 from api.store.tables import StoredItem
 from inference.errors import NotFound, short
@@ -80,7 +80,9 @@ def resolve_context(body: ResponsesRequest) -> ResponseContext:
 def _items_up_to(id: str) -> list[StoredItem]:
     """All items up to the end of a response. Raises UnknownPreviousResponse, InvalidParameter."""
     try:
-        return current_exchange().take_last_response(id) or run_query(context_of_response, id)
+        with clients_errors():
+            items = current_exchange().take_last_response(id)
+        return list(items) or run_query(context_of_response, id)
     except NotFound as error:
         raise UnknownPreviousResponse(error.message) from None
 

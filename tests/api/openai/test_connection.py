@@ -6,6 +6,9 @@ from typing import Any
 import pytest
 from flask.testing import FlaskClient
 
+from api.openai.responses.last_response import LastResponse, LastResponses
+from api.store import context
+from api.store.tables import StoredItem
 from api.wsgi_environ import MESSAGE_STATE
 from inference.content import content_text
 from inference.errors import Unavailable
@@ -13,6 +16,9 @@ from tests.api.openai.app_requests import RESPONSES
 from tests.fakes.fake_backend import FakeBackend
 
 State = dict[str, Any]
+
+
+USER = {"role": "user", "content": "hi"}
 
 
 def send(client: FlaskClient, state: State, **fields: Any) -> list[Any]:
@@ -114,3 +120,33 @@ def test_a_plain_request_has_none_of_it(client: FlaskClient) -> None:
     assert client.get(RESPONSES).status_code == 404, "nothing is stored"
     handshake = client.get(RESPONSES, environ_overrides={MESSAGE_STATE: {}})
     assert handshake.status_code == 101
+
+
+def test_what_a_connection_remembers_has_a_limit(
+    client: FlaskClient, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Items of unknown types are no part of a prompt: no limit of the context ends the chain."""
+    monkeypatch.setattr(context, "MAX_CONTEXT_BYTES", 2000)
+    state: State = {}
+    events = send(client, state, store=False, input=[{"type": "x", "text": "y" * 1500}, USER])
+    for _ in range(2):
+        id = events[-1]["response"]["id"]
+        events = send(client, state, store=False, previous_response_id=id, input=[{"type": "x" * 500}, USER])
+        if events[-1]["type"] == "error":
+            break
+    assert "more than 2000 bytes: begin a new conversation" in events[-1]["error"]["message"]
+    assert state == {}
+
+
+def test_what_all_connections_remember_has_a_limit() -> None:
+    responses, last = (
+        LastResponses(max_bytes=100),
+        [LastResponse(str(i), [StoredItem("", "x" * 30)]) for i in range(5)],
+    )
+    for each in last[:3]:
+        responses.add(each)
+    del last[1], each
+    responses.add(last[2])
+    assert [len(each.items) for each in last] == [1, 1, 1, 1], "a closed connection has left nothing"
+    responses.add(last[3])
+    assert [len(each.items) for each in last] == [0, 1, 1, 1], "the oldest is forgotten first"
