@@ -96,11 +96,13 @@ class PlainTokenizer:
         if not ids:
             return set()
         if len(ids) <= MAX_DETOKENIZE_IDS:
-            shown, hidden = (self._backend.detokenize(ids, show_special=show) for show in (True, False))
-            if shown == hidden:
+            with_special, without = (
+                self._backend.detokenize(ids, show_special=show) for show in (True, False)
+            )
+            if with_special == without:
                 return set()
             if len(ids) == 1:
-                return set() if hidden else set(ids)
+                return set() if without else set(ids)
         half = len(ids) // 2
         return self._special_ids(ids[:half]) | self._special_ids(ids[half:])
 

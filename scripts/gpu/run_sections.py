@@ -29,7 +29,7 @@ from scripts.gpu.figure import Figure, WrongResult
 from scripts.gpu.log import write_log
 from scripts.gpu.section import SectionOptions, SectionRun
 from scripts.gpu.sections import SECTIONS
-from scripts.gpu.supervise import Began, Ended, Measured, Message, Numbers
+from scripts.gpu.supervise import Began, Measured, Message, Numbers, SectionEnd
 
 BY_SIZE = ("8b", "0.5b", "77m")
 WEIGHT_COPIES = 3  # that must fit into memory: two engines, and as much again for caches and activations
@@ -87,7 +87,7 @@ def run_sections(
         faulthandler.dump_traceback_later(limit_s + GRACE_S, exit=True)
         passed = run_section(name, options, engines, figures, end_s)
         faulthandler.cancel_dump_traceback_later()
-        figures.send(Ended(name, passed))
+        figures.send(SectionEnd(name, passed))
         if is_device_lost():
             figures.write("the GPU is lost to this process")
             return

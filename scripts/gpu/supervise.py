@@ -33,12 +33,12 @@ class Measured(NamedTuple):
     figure: Figure
 
 
-class Ended(NamedTuple):
+class SectionEnd(NamedTuple):
     section: str
     passed: bool
 
 
-Message = str | Began | Measured | Ended  # a string is a line of the report
+Message = str | Began | Measured | SectionEnd  # a string is a line of the report
 Numbers = Mapping[tuple[str, str], float]  # as FigureReport.numbers
 # Starts the process of these sections, which knows the numbers so far.
 StartProcess = Callable[[Sequence[str], Numbers], tuple[BaseProcess, Connection]]
@@ -81,7 +81,7 @@ def follow(connection: Connection, report: FigureReport, pending: list[str]) -> 
                     running, report.model = section, model
                 case Measured(section, figure):
                     report.add(section, figure)
-                case Ended(section, has_passed):
+                case SectionEnd(section, has_passed):
                     pending.remove(section)
                     running, passed = "", passed and has_passed
             report.write_table()

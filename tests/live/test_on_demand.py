@@ -90,7 +90,7 @@ EXCHANGES = [
     ("/tokenize", {"messages": MESSAGES}),
     ("/detokenize", {"tokens": [5, 6, 7]}),
 ]
-# Of one answer; digits that threads change; what was requested before.
+# What differs from answer to answer; digits that threads change; what depends on earlier requests.
 CHANGING = re.compile(
     r'"(id|created)":("[^"]*"|\d+)|call_\w+|(?<=\.\d{3})\d+|"model":"[^"]*"|"cached_tokens":\d+'
 )

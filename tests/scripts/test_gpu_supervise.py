@@ -9,14 +9,14 @@ from typing import Any
 
 from scripts.gpu.figure import Figure
 from scripts.gpu.report import FigureReport
-from scripts.gpu.supervise import Began, Ended, Measured, Message, Numbers, supervise
+from scripts.gpu.supervise import Began, Measured, Message, Numbers, SectionEnd, supervise
 
 NO_PID = 1 << 30  # larger than any of a process
 SPEED = Figure("speed", 12.5, "ms")
 
 
 def passed(section: str) -> list[Message]:
-    return [Began(section, "8b"), Measured(section, SPEED), Ended(section, True)]
+    return [Began(section, "8b"), Measured(section, SPEED), SectionEnd(section, True)]
 
 
 class Processes:
@@ -54,7 +54,7 @@ def test_a_process_that_dies_ends_its_section_alone(tmp_path: Path) -> None:
 
 def test_a_process_that_has_lost_the_gpu_hands_over_between_two_sections(tmp_path: Path) -> None:
     report = FigureReport(tmp_path)
-    first = [*passed("start")[:2], Ended("start", False), "the GPU is lost to this process"]
+    first = [*passed("start")[:2], SectionEnd("start", False), "the GPU is lost to this process"]
     processes = Processes(first, passed("roofline"), exit_code=0)
     assert not supervise(["start", "roofline"], report, processes.start)
     assert [names for names, _ in processes.started] == [["start", "roofline"], ["roofline"]]

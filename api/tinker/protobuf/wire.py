@@ -132,7 +132,7 @@ def integers(fields: Fields, number: int) -> list[int]:
     values: list[int] = []
     for value in fields.get(number, []):
         if isinstance(value, memoryview):
-            values.extend(_packed_integers(value, number, MAX_INTEGERS - len(values)))
+            values.extend(_integers_of(value, number, MAX_INTEGERS - len(values)))
         elif isinstance(value, int):
             values.append(signed(value))
         else:
@@ -140,13 +140,13 @@ def integers(fields: Fields, number: int) -> list[int]:
     return values
 
 
-def _packed_integers(packed: memoryview, number: int, max_integers: int) -> Iterator[int]:
+def _integers_of(payload: memoryview, number: int, max_integers: int) -> Iterator[int]:
     """The integers of a packed field. Raises BadRequest for more than max_integers."""
     position = count = 0
-    while position < len(packed):
+    while position < len(payload):
         if count == max_integers:
             raise broken_message(f"has more than {MAX_INTEGERS} integers in field {number}")
-        value, position = _read_varint(packed, position)
+        value, position = _read_varint(payload, position)
         count += 1
         yield signed(value)
 

@@ -139,7 +139,8 @@ class CapturedGraph:
     def replay(self, metadata: StepMetadata) -> torch.Tensor:
         """The logits of the tokens that the step asks for; valid until the next replay."""
         T = metadata[0].token_ids.shape[1]
-        torch._foreach_copy_(*map(list, zip(*self.input_copies(metadata), strict=True)))  # by one launch
+        inputs, values = zip(*self.input_copies(metadata), strict=True)
+        torch._foreach_copy_(inputs, values)  # by one launch
         if self.num_tokens > T:
             for mapping, padding_slot in zip(self.slot_mappings, self.padding_slots, strict=True):
                 mapping[T : self.num_tokens] = padding_slot

@@ -155,8 +155,8 @@ def test_layers_with_a_recurrent_state_do_not_count_per_token() -> None:
 @pytest.mark.parametrize("name", ("num_decoder_layers", "decoder_layers"))
 def test_the_formula_counts_the_decoders_own_layers(name: str) -> None:
     raw = T5 | {"model_type": "own", "is_encoder_decoder": True, name: 5}
-    attentions, layers, keys_and_values, heads, width, num_bytes = 2, 5, 2, 4, 8, 2
-    expected = attentions * layers * keys_and_values * heads * width * num_bytes
+    attentions, layers, keys_and_values, num_heads, width, num_bytes = 2, 5, 2, 4, 8, 2
+    expected = attentions * layers * keys_and_values * num_heads * width * num_bytes
     assert measure(raw, stored=4000).kv_cost.per_token == expected
 
 

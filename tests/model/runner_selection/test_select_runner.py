@@ -179,8 +179,8 @@ def test_the_capacity_follows_from_the_memory() -> None:
             RunnerLimits(max_sequences=8, context=CONTEXT, kv_memory_bytes=300 * 256),
             RunnerRules(kinds=(kind,)),
         )
-        layers, keys_and_values, heads, width, float32 = 2, 2, 2, 8, 4
-        assert selected.kv_cost.per_token == layers * keys_and_values * heads * width * float32
+        layers, keys_and_values, num_heads, width, float32 = 2, 2, 2, 8, 4
+        assert selected.kv_cost.per_token == layers * keys_and_values * num_heads * width * float32
         assert selected.runner.kv_capacity == capacity
     assert (
         select_runner(
