@@ -22,6 +22,7 @@ from tests import (
     hypothesis_profile,
     missing_compiler,
     patient_checks,
+    process_state,
     static_files_once,
 )
 from tests.fakes.fake_backend import FakeBackend, make_models
@@ -59,6 +60,12 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("HF_HOME", os.environ.get("HF_HOME") or str(caches / "huggingface"))
         patch.setenv("XDG_CACHE_HOME", str(home))
+        yield
+
+
+@pytest.fixture(scope="module", autouse=True)
+def same_process() -> Iterator[None]:
+    with process_state.preserved():
         yield
 
 
