@@ -133,7 +133,6 @@ class Sandbox:
             ["bash", str(self.home / "repo/scripts/setup.sh")],
             capture_output=True,
             text=True,
-            timeout=60,
             env={"PATH": str(self.home / "bin"), "FAKE": str(self.home)} | environment,
         )
 

@@ -22,7 +22,8 @@ from tests.timeouts import TIMEOUT_S
 
 def test_a_certificate_makes_the_server_speak_https(tmp_path: Path) -> None:
     certificate, key = make_certificate(tmp_path)
-    models = make_models(FakeBackend(say(*"abc")))
+    backend = FakeBackend(say(*"abc"))
+    models = make_models(backend)
     ready = threading.Event()
     servers: list[HttpServer] = []
     settings = HttpSettings(port=0, drain_seconds=1.0, ssl_certfile=str(certificate), ssl_keyfile=str(key))
@@ -55,6 +56,7 @@ def test_a_certificate_makes_the_server_speak_https(tmp_path: Path) -> None:
     finally:
         servers[0].stop()
         thread.join(TIMEOUT_S)
+        backend.close()
 
 
 def test_a_certificate_and_its_key_are_accepted(tmp_path: Path) -> None:

@@ -1,5 +1,7 @@
 """An app whose training runs are scripted."""
 
+from collections.abc import Iterator
+
 import pytest
 from flask.testing import FlaskClient
 
@@ -16,10 +18,11 @@ def runs() -> ScriptedRuns:
 
 
 @pytest.fixture
-def fake_backend() -> FakeBackend:
+def fake_backend() -> Iterator[FakeBackend]:
     backend = FakeBackend()
     backend.lora = FakeAdapters(ADAPTER)
-    return backend
+    yield backend
+    backend.close()
 
 
 @pytest.fixture
