@@ -21,11 +21,12 @@ from inference.model.runner_selection.runner_options import BATCH_INVARIANT
 from inference.model.runner_selection.select_runner import select_runner
 from inference.model.weights import prepare_weights
 from inference.native.build import NativeUnavailable
-from inference.native.library import SETTING, library
+from inference.native.library import library
 from inference.sampling import Sampling
 from inference.types import GenerationRequest
 from tests.engine.engine_probe import EngineProbe
 from tests.engine.generation_requests import make_request
+from tests.native.native_setting import native_setting
 from tests.tiny_models.families import DEVICE, VOCAB, needs_fused, tiny
 
 # Families whose last bits depend on neighbouring rows without DETERMINISTIC; those of most tiny models do
@@ -153,16 +154,14 @@ def test_without_deterministic_the_same_walk_shows_a_difference() -> None:
 
 
 @pytest.fixture(params=("plain", "avx2", "avx512", "emulated", "amx"))
-def level(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+def level(request: pytest.FixtureRequest) -> Iterator[str]:
     """A processor level that native code is compiled for; skipped if this machine cannot run it."""
-    monkeypatch.setenv(SETTING, request.param)
-    library.cache_clear()
-    try:
-        library()
-    except NativeUnavailable as reason:
-        pytest.skip(str(reason))
-    yield request.param
-    library.cache_clear()
+    with native_setting(request.param):
+        try:
+            library()
+        except NativeUnavailable as reason:
+            pytest.skip(str(reason))
+        yield request.param
 
 
 @needs_fused

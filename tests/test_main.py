@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
@@ -268,6 +268,8 @@ def test_too_little_memory_for_the_action_is_reported_in_one_line(
     def raise_error() -> int:
         raise error
 
+    # This process has imported the libraries; deferred, they would be others for the next tests.
+    monkeypatch.setattr(main, "fast_imports", lambda *, is_sharded: nullcontext())
     monkeypatch.setattr(main.prefault_estimate, "estimate_free_bytes", raise_error)
     assert main.start(main.resolve(main.read_sources(main.HOME, os.environ)), frozenset({"--check"})) == 1
     message = capsys.readouterr().err

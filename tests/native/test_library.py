@@ -7,20 +7,27 @@ import pytest
 from inference.native import library as libraries
 from inference.native.build import NativeUnavailable
 from inference.native.cpu_levels import EMULATED
-from inference.native.library import SETTING, candidate_levels, library
+from inference.native.library import OFF, SETTING, available, candidate_levels, library
+from tests.native.native_setting import forget_library, native_setting
 
 
 @pytest.fixture(autouse=True)
 def unloaded() -> Iterator[None]:
-    library.cache_clear()
+    forget_library()
     yield
-    library.cache_clear()
+    forget_library()
 
 
-def test_switched_off_there_is_no_library(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(SETTING, "off")
-    with pytest.raises(NativeUnavailable, match="HEARTH_NATIVE is off"):
+def test_switched_off_there_is_no_library() -> None:
+    with native_setting(OFF), pytest.raises(NativeUnavailable, match="HEARTH_NATIVE is off"):
         library()
+
+
+def test_a_test_without_a_library_takes_it_from_no_other_one() -> None:
+    is_available = available()
+    with native_setting(OFF):
+        assert not available()
+    assert available() == is_available
 
 
 def test_a_level_that_does_not_run_here_is_refused_with_the_available_ones(

@@ -49,7 +49,6 @@ def test_a_row_has_the_same_bits_alone_and_among_others(level: Level) -> None:
 
 def test_only_rows_of_bfloat16_on_the_cpu_are_supported(level: Level) -> None:
     rows = random_values(2, 8)
-    low_rank.available.cache_clear()
     assert low_rank.supports(rows, rows)
     assert not low_rank.supports(rows.float(), rows)
     assert not low_rank.supports(rows, rows.half())

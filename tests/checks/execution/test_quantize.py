@@ -18,7 +18,8 @@ from checks.resources import enough_memory
 from hub.resolve import from_folder
 from inference.finding import Finding
 from inference.model.kv_cost import KVCost
-from inference.native.library import SETTING, library
+from inference.native.library import OFF
+from tests.native.native_setting import native_setting
 from tests.tiny_models import tiny
 
 Planner = Callable[..., Plan]
@@ -107,14 +108,8 @@ def test_configurations_without_kernels_are_refused(
     assert finding.fix == f'{fix}, or QUANTIZE = "none"'
 
 
-def test_without_kernels_it_is_refused_before_the_download(
-    planned: Planner, machine: Machine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    library.cache_clear()
-    monkeypatch.setenv(SETTING, "off")
-    try:
+def test_without_kernels_it_is_refused_before_the_download(planned: Planner, machine: Machine) -> None:
+    with native_setting(OFF):
         finding = quantize.check(planned(quantize="int8"), machine)
-    finally:
-        library.cache_clear()
     assert finding is not None and not finding.ok and "no kernels" in finding.have
     assert finding.fix == 'install a C compiler, or QUANTIZE = "none"'

@@ -1,6 +1,6 @@
 """Native code and torch select the same tokens."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -10,10 +10,11 @@ from inference.engine.sampling import select_tokens
 from inference.engine.sampling.sampler import NAN_LOGITS, BatchInvariantSampler, SampledToken, Sampler
 from inference.engine.sequence import Sequence
 from inference.native import sampling
-from inference.native.library import OFF, SETTING, library
+from inference.native.library import OFF
 from inference.sampling import Sampling
 from tests.engine.generation_requests import make_request
 from tests.engine.sequences import RefusingSink
+from tests.native.native_setting import native_setting
 
 WIDTH = 3_000
 SHAPES = (
@@ -35,7 +36,7 @@ Draws = Callable[[Tensor, list[Sequence]], list[SampledToken]]
 
 
 @pytest.fixture
-def both(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Draws, Draws]]:
+def both() -> tuple[Draws, Draws]:
     """The sampler with native code, and the sampler with torch alone."""
     if not sampling.available():
         pytest.skip("there is no native library")
@@ -44,20 +45,10 @@ def both(monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Draws, Draws]]:
         return Sampler(WIDTH).sample_async(logits, sequences).wait()
 
     def sample_in_torch(logits: Tensor, sequences: list[Sequence]) -> list[SampledToken]:
-        with monkeypatch.context() as patched:
-            patched.setenv(SETTING, OFF)
-            clear_library_caches()
-            tokens = sample(logits, sequences)
-        clear_library_caches()
-        return tokens
+        with native_setting(OFF):
+            return sample(logits, sequences)
 
-    yield sample, sample_in_torch
-    clear_library_caches()
-
-
-def clear_library_caches() -> None:
-    library.cache_clear()
-    sampling.available.cache_clear()
+    return sample, sample_in_torch
 
 
 def make_sequences(shape: Sampling, count: int, **request: object) -> list[Sequence]:

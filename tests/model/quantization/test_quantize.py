@@ -22,7 +22,8 @@ from inference.model.quantization.schemes import (
 from inference.model.reference import COLUMNS, Reference
 from inference.model.runner_selection.requirements import RunnerLimits, RunnerRules
 from inference.model.runner_selection.select_runner import select_runner
-from inference.native.library import SETTING, library
+from inference.native.library import OFF
+from tests.native.native_setting import native_setting
 from tests.tiny_models.families import CONTEXT, tiny
 
 EXACT, PLENTY = 1e-3, 1 << 24
@@ -129,20 +130,13 @@ def test_a_quantized_model_is_served_and_reports_its_error(name: str, kind: str)
     assert sum(weight.nbytes for weight in plain) < size / 4
 
 
-def test_without_kernels_torch_multiplies_and_nothing_is_quantized(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    library.cache_clear()
-    monkeypatch.setenv(SETTING, "off")
-    try:
-        with caplog.at_level(logging.INFO):
-            model = wide("phi")
-            assert not quantize.use_packed_weights(model, Reference(model), EXACT, required=True)
-            assert "phi: matmuls stay in torch: " in caplog.text
-            with pytest.raises(Unavailable, match="set QUANTIZE=none"):
-                quantize.quantize_weights(model, Reference(model), Quantization(INT8))
-    finally:
-        library.cache_clear()
+def test_without_kernels_torch_multiplies_and_nothing_is_quantized(caplog: pytest.LogCaptureFixture) -> None:
+    with native_setting(OFF), caplog.at_level(logging.INFO):
+        model = wide("phi")
+        assert not quantize.use_packed_weights(model, Reference(model), EXACT, required=True)
+        assert "phi: matmuls stay in torch: " in caplog.text
+        with pytest.raises(Unavailable, match="set QUANTIZE=none"):
+            quantize.quantize_weights(model, Reference(model), Quantization(INT8))
 
 
 @pytest.mark.parametrize("name", EXPERTS)
