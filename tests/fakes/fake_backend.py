@@ -7,6 +7,7 @@ import re
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
@@ -111,16 +112,17 @@ class FakeBackend:
         self.requests: list[GenerationRequest] = []
         self.streams: list[FakeStream] = []
         self.post: Callable[[Callable[[], None]], object] = lambda call: call()
-        self._player = ScriptPlayer(lambda: self.pace_s, lambda: self.post)
 
     def reset(self) -> None:
         """Become as new: what it plays ends, and what a test has set on it is gone, methods too."""
         self.close()
         for stream in self.streams:
             stream.close()
-        if self._engine is not None:
-            self._engine.join()
         self.__dict__ = vars(FakeBackend())
+
+    @cached_property
+    def _player(self) -> ScriptPlayer:
+        return ScriptPlayer(self)
 
     @property
     def open_streams(self) -> list["FakeStream"]:

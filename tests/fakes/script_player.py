@@ -25,16 +25,18 @@ class Playable(Protocol):
     def next_delivery(self) -> Delivery | None: ...
 
 
+class Pace(Protocol):
+    """pace_s: seconds until the next step; post: runs a delivery on the thread of the sinks."""
+
+    pace_s: float
+    post: Post
+
+
 class ScriptPlayer:
-    """Plays streams, on a thread that no test leaves behind: it would wake up a thousand times a second.
+    """Plays streams, on a thread that no test leaves behind: it would wake up a thousand times a second."""
 
-    pace_s  tells the seconds until the next step
-    post    tells what runs a delivery on the thread of the sinks
-    """
-
-    def __init__(self, pace_s: Callable[[], float], post: Callable[[], Post]) -> None:
-        self._pace_s = pace_s
-        self._post = post
+    def __init__(self, pace: Pace) -> None:
+        self._pace = pace
         self._lock = threading.Lock()
         self._new: list[tuple[Playable, Sink]] = []
         self._thread: threading.Thread | None = None
@@ -56,7 +58,7 @@ class ScriptPlayer:
 
     def _run(self) -> None:
         playing: list[tuple[Playable, Sink]] = []
-        while not self._is_closed.wait(self._pace_s()):
+        while not self._is_closed.wait(self._pace.pace_s):
             with self._lock:
                 playing = [each for each in playing + self._new if not each[0].is_done]
                 self._new.clear()
@@ -66,7 +68,7 @@ class ScriptPlayer:
             due = [(stream, sink, step) for stream, sink in playing if (step := stream.next_delivery())]
             if due:
                 with contextlib.suppress(RuntimeError):  # the loop is closed
-                    self._post()(lambda due=due: deliver(due))
+                    self._pace.post(lambda due=due: deliver(due))
 
 
 def deliver(due: list[tuple[Playable, Sink, Delivery]]) -> None:
