@@ -1,6 +1,7 @@
 """Fixtures of all tests."""
 
 import os
+import random
 from collections.abc import Generator, Iterator
 from pathlib import Path
 from types import MappingProxyType
@@ -71,8 +72,19 @@ def same_process() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def fixed_seed() -> None:
-    """Each test draws the same random numbers in every run."""
+    """Each test draws the same random numbers in every run, behind whichever other one."""
     torch.manual_seed(0)
+    random.seed(0)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_fixture_setup(fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+    """What several tests share draws the same random numbers, whichever of them is the first to use it."""
+    if fixturedef.scope == "function":
+        return (yield)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        return (yield)
 
 
 @pytest.fixture(scope="session")
