@@ -10,6 +10,7 @@ from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.errors import BadRequest, Internal, Unavailable
 from tests.engine.conftest import Bench, FakeRunner, GreedySampler
+from tests.timeouts import TIMEOUT_S
 
 Make = Callable[..., Bench]
 
@@ -81,7 +82,7 @@ def test_a_background_task_wakes_an_idle_engine_and_runs_on_its_thread(engine: E
         yield
         return threading.current_thread().name
 
-    assert engine.run(BackgroundTask(work())).result(10) == "engine"
+    assert engine.run(BackgroundTask(work())).result(TIMEOUT_S) == "engine"
 
 
 def test_an_error_reaches_only_its_caller(make_bench: Make) -> None:

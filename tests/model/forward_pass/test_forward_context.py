@@ -19,6 +19,7 @@ from inference.model.forward_pass.forward_context import (
 )
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.runner import PagedRunner
+from tests.timeouts import TIMEOUT_S
 from tests.tiny_models.families import tiny
 
 CONTEXT, PROMPT, STEPS = 64, 5, 6
@@ -75,7 +76,7 @@ def test_runners_of_two_models_compute_on_two_threads_at_once(other: Callable[..
     """In every layer, each thread waits until the other is in the middle of its forward pass too."""
     models = tiny("llama", num_hidden_layers=2), tiny("gpt2", n_layer=2)
     runners = paged(models[0]), other(models[1])
-    both = threading.Barrier(2, timeout=20)
+    both = threading.Barrier(2, timeout=TIMEOUT_S)
 
     def wait_for_both(*_: object) -> None:
         both.wait()

@@ -1,6 +1,7 @@
 """The methods of dataclasses are compiled by the first start only, and are the same."""
 
 import dataclasses
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +12,13 @@ from inference.process.imports.remembered_code import FILE_NAME, RememberedCode,
 
 
 @pytest.fixture(autouse=True)
-def cache_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def cache_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The file of the code in a cache folder that is empty; afterwards dataclasses compile as before."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     monkeypatch.setitem(vars(dataclasses), "exec", exec)
     remembered_code.remembered_code.cache_clear()
-    return tmp_path / "hearth" / FILE_NAME
+    yield tmp_path / "hearth" / FILE_NAME
+    remembered_code.remembered_code.cache_clear()
 
 
 def start() -> tuple[type[Any], RememberedCode]:
