@@ -21,8 +21,8 @@ def test_an_address_where_nothing_listens_is_known_at_once() -> None:
     with socket.socket() as unused:
         unused.bind(("127.0.0.1", 0))
         port = unused.getsockname()[1]
-    with pytest.raises(OSError, match="refused"):
-        check_reachable(f"127.0.0.1:{port}")
+        with pytest.raises(OSError, match="refused"):
+            check_reachable(f"127.0.0.1:{port}")
     check_reachable("auto")
 
 
