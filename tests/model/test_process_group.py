@@ -15,11 +15,11 @@ def test_gloo_gets_the_systems_loopback_interface(
     monkeypatch.setattr(sys, "platform", platform)
     monkeypatch.setattr(process_group.distributed, "init_process_group", lambda *arguments, **options: None)
     monkeypatch.setattr(process_group.torch, "set_num_threads", lambda count: None)
-    monkeypatch.setenv("LOCAL_RANK", "")
-    monkeypatch.delenv("GLOO_SOCKET_IFNAME", raising=False)
+    for name in ("LOCAL_RANK", "GLOO_SOCKET_IFNAME"):
+        monkeypatch.setenv(name, "")  # so that it is absent again at the end of the test
+    monkeypatch.delenv("GLOO_SOCKET_IFNAME")
     process_group.join_process_group(process_group.distributed.HashStore(), 0, 1, "cpu")
     assert os.environ.get("GLOO_SOCKET_IFNAME") == interface
-    monkeypatch.setenv("GLOO_SOCKET_IFNAME", "")  # removed at the end of the test
 
 
 def test_a_process_that_has_left_is_no_rank(monkeypatch: pytest.MonkeyPatch) -> None:
