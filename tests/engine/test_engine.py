@@ -407,7 +407,7 @@ def test_an_idle_engine_takes_no_steps(engine: Engine) -> None:
 
 
 def test_stopping_ends_every_sequence_and_refuses_new_ones(engine: Engine) -> None:
-    EngineProbe(engine).runner.on_forward = lambda batch, moved: time.sleep(0.05)
+    EngineProbe(engine).runner.on_forward = lambda batch, moved: wait(lambda: bool(engine.closed_reason))
     sinks = [RecordingSink() for _ in range(8)]
     engine.submit([make_request((3,), 60)] * 8, sinks)
     engine.stop()

@@ -8,8 +8,7 @@ from tests.remote.conftest import OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, wait_until
 from tests.remote.upstream_kinds import KINDS
 
-LIMIT_S = 0.1
-BUSY = 50  # times slower than a machine that is idle; a connection that stays open does so for minutes
+LIMIT_S = 30.0  # a busy machine delays what takes a moment; a connection that stays open does so for minutes
 STAGES = ("before the head", "before an event", "after an event")
 
 
@@ -32,4 +31,4 @@ def test_a_client_that_leaves_is_noticed_upstream_at_once(
     closed_at = time.monotonic()
     stream.close()
     wait_until(lambda: upstream.sent[-1].cancelled_at > 0)
-    assert 0 < upstream.sent[-1].cancelled_at - closed_at < LIMIT_S * BUSY
+    assert 0 < upstream.sent[-1].cancelled_at - closed_at < LIMIT_S

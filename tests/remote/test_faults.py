@@ -4,8 +4,6 @@ The faults that every kind of upstream may have are in test_faults_of_kinds.py.
 """
 
 import asyncio
-import math
-import time
 from collections.abc import Iterable
 from itertools import islice
 from typing import Any
@@ -17,6 +15,7 @@ from inference.errors import BadRequest, NotImplementedHere, Overloaded, ServerE
 from inference.events import Event, Finished, Token
 from inference.remote import attempts, relay
 from inference.types import GenerationRequest
+from tests.fakes.stepped_clock import SteppedClock
 from tests.remote.broken_answers import break_off, fail
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import AdvancingLoop, FakeUpstream, Reply, document, event
@@ -209,22 +208,20 @@ def text_of(events: Iterable[Event]) -> str:
 
 
 def test_more_requests_than_max_concurrent_are_refused(
-    upstream: FakeUpstream, open_upstream: OpenModel
+    upstream: FakeUpstream, open_upstream: OpenModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    clock = SteppedClock()
+    for module in ("inference.remote.running_answers", "inference.drain_rate"):
+        monkeypatch.setattr(f"{module}.time", clock)
     upstream.reply = Reply([chat_chunk({"content": "a"}), "wait"])
     backend = open_upstream(max_concurrent=1)
-    start = time.monotonic()
     stream = backend.generate(REQUEST)
-    next(stream)
-    time.sleep(1.1)
+    assert text_of(islice(stream, 2)) == "a"
+    clock.now = 3.0
     with pytest.raises(Overloaded) as refused:
         backend.generate(REQUEST)
-    elapsed_s = math.ceil(time.monotonic() - start)
-    assert 2 <= refused.value.retry_after <= elapsed_s, "as long again as the answer has taken"
-    end_s = backend.seconds_until_end()
-    assert end_s is not None and 1.1 < end_s < 10 * elapsed_s, (
-        "the permits of all requests return with the answers, too"
-    )
+    assert refused.value.retry_after == 3, "as long again as the answer has taken"
+    assert backend.seconds_until_end() == 3.0, "the permits of all requests return with the answers, too"
     stream.close()
 
 

