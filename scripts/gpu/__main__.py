@@ -13,6 +13,7 @@ result is wrong.
 
 import argparse
 import os
+import signal
 import sys
 import tempfile
 import time
@@ -28,6 +29,7 @@ AUTO = "auto"
 
 def main() -> int:
     args = parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # ends the other process too
     args.output.mkdir(parents=True, exist_ok=True)
     report = FigureReport(args.output)
     end_s = time.monotonic() + 60 * args.minutes

@@ -7,12 +7,18 @@ after one that has lost the GPU.
 import argparse
 import faulthandler
 import os
+import re
+import signal
 import sys
+import threading
 import time
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
+from importlib.metadata import PackageNotFoundError, distribution
+from multiprocessing import parent_process
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -33,6 +39,8 @@ from scripts.gpu.supervise import Began, Measured, Message, Numbers, SectionEnd
 
 BY_SIZE = ("8b", "0.5b", "77m")
 WEIGHT_COPIES = 3  # that must fit into memory: two engines, and as much again for caches and activations
+ROOT = Path(__file__).resolve().parents[2]
+PARENT_POLL_S = 1.0
 GRACE_S = 60  # after the end of a section's time, before it is taken to hang
 
 
@@ -74,11 +82,15 @@ def run_sections(
 ) -> None:
     """The program of the process. end_s: time.monotonic() at the end of the whole run."""
     os.setsid()  # so that the supervisor can end what it leaves behind
+    supervisor = parent_process()
+    assert supervisor is not None
+    threading.Thread(target=end_with, args=(supervisor.pid,), daemon=True).start()
     transformers.logging.set_verbosity_error()
     write_log(args.output / "log.txt")
     figures = SentFigures(connection, numbers)
     bench = make_options(args)
-    figures.write("\n".join([*machine.describe(), f"{bench.model}, {bench.dtype}"]))
+    missing = f"packages that are missing: {', '.join(missing_packages()) or 'none'}"
+    figures.write("\n".join([*machine.describe(), missing, f"{bench.model}, {bench.dtype}"]))
     options = SectionOptions(bench, args.rounds, args.sample, args.output, args.vllm_path)
     engines = EnginePool(bench, EngineSize(args.max_sequences, args.max_batch_tokens))
     for name in names:
@@ -91,6 +103,23 @@ def run_sections(
         if is_device_lost():
             figures.write("the GPU is lost to this process")
             return
+
+
+def end_with(parent: int) -> None:
+    """End this process and all that it has started soon after its parent, which may be killed."""
+    while os.getppid() == parent:
+        time.sleep(PARENT_POLL_S)
+    os.killpg(0, signal.SIGKILL)
+
+
+def missing_packages() -> Iterator[str]:
+    """The packages of requirements.txt that this Python lacks: the server may need them."""
+    for line in (ROOT / "requirements.txt").read_text("utf-8").splitlines():
+        if name := re.match(r"[\w-]+", line):
+            try:
+                distribution(name[0])
+            except PackageNotFoundError:
+                yield name[0]
 
 
 def run_section(

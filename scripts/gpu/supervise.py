@@ -52,7 +52,8 @@ def supervise(names: Sequence[str], report: FigureReport, start: StartProcess) -
         num_pending = len(pending)
         try:
             running, all_passed = follow(connection, report, pending)
-        finally:
+            process.join(EXIT_S)
+        finally:  # also where this process is to end
             end_session(process)
         passed = passed and all_passed
         if running:
@@ -89,10 +90,10 @@ def follow(connection: Connection, report: FigureReport, pending: list[str]) -> 
 
 
 def end_session(process: BaseProcess) -> None:
-    """Wait for the end of the process, and end all that it has left behind."""
-    process.join(EXIT_S)
+    """End the process and all that it has started."""
     assert process.pid is not None
-    with suppress(ProcessLookupError):
+    process.kill()
+    with suppress(ProcessLookupError):  # it has not come to have a session, or nothing is left of it
         os.killpg(process.pid, signal.SIGKILL)
     process.join()
 

@@ -7,6 +7,7 @@ import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
 from itertools import islice
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,10 +20,11 @@ from inference.model.device_copy import lists_to_device
 from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.models import build_model, num_parameters
 from scripts.bench.options import BenchOptions
+from scripts.gpu import run_sections as sections_process
 from scripts.gpu.engine import EnginePool, EngineSize
 from scripts.gpu.figure import Figure, WrongResult
 from scripts.gpu.report import FigureReport
-from scripts.gpu.run_sections import run_section
+from scripts.gpu.run_sections import missing_packages, run_section
 from scripts.gpu.section import MeasureSection, SectionOptions, SectionRun
 from scripts.gpu.sections import (
     SECTIONS,
@@ -136,6 +138,15 @@ def test_a_section_ends_with_its_budget(run_trial: Runs, monkeypatch: pytest.Mon
 def test_a_section_that_does_not_fit_is_not_run(run_trial: Runs) -> None:
     passed, lines = run_trial(lambda run: pytest.fail("was run"), 4, 1.5)
     assert passed and lines == ["trial  not run: 1.5 of 4 min left"]
+
+
+def test_packages_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    def find(name: str) -> None:
+        if name in ("wsproto", "uvloop"):
+            raise PackageNotFoundError
+
+    monkeypatch.setattr(sections_process, "distribution", find)
+    assert {*missing_packages()} == {"wsproto", "uvloop"}
 
 
 @pytest.mark.parametrize(

@@ -32,7 +32,10 @@ class Processes:
         for message in self.messages.pop(0):
             theirs.send(message)
         theirs.close()
-        return SimpleNamespace(pid=NO_PID, exitcode=self.exit_code, join=lambda timeout=None: None), ours
+        process = SimpleNamespace(
+            pid=NO_PID, exitcode=self.exit_code, join=lambda timeout=None: None, kill=lambda: None
+        )
+        return process, ours
 
 
 def test_a_process_that_dies_ends_its_section_alone(tmp_path: Path) -> None:
