@@ -39,7 +39,7 @@ def estimate_kv_cost(config: Any, itemsize: int) -> KVCost:
     num_layers = read_number(config, "layers", 0)
     layer_types = getattr(config, "layer_types", None) or ["full_attention"] * num_layers
     # Layers that differ in more than their type have configs of their own; the common one refuses to tell.
-    layers = [*getattr(config, "per_layer_config", ())] or [config] * len(layer_types)
+    layers = [*(getattr(config, "per_layer_config", ()) if num_layers else ())] or [config] * len(layer_types)
     typed_layers = list(zip(layers, layer_types, strict=False))
     kv_layers = [layer for layer, layer_type in typed_layers if layer_type not in RECURRENT_LAYER_TYPES]
     recurrent_layers = [layer for layer, layer_type in typed_layers if layer_type in RECURRENT_LAYER_TYPES]

@@ -100,12 +100,18 @@ class RepeatedLayers:
         self.accounting = accounting
         self.num_skipped = 0
         self.known_outputs: dict[Hashable, tuple[LayerOutput, Any]] = {}
+        self.computed: set[Callable[..., Any]] = set()
 
     def forward(self, kind: int, compute: Callable[..., Any], *args: Any, **options: Any) -> Any:
-        """Call `compute`, the layer's own forward, or replay the output of an equal layer."""
+        """Call `compute`, the layer's own forward, or replay the output of an equal layer.
+
+        A layer that the model computes several times is not replayed: runners may refuse that.
+        """
         inputs = tree_leaves((args, options))
         key = (kind, len(args), tuple(options), call_signature(inputs))
-        if known := self.known_outputs.get(key):
+        is_repeated = compute in self.computed
+        self.computed.add(compute)
+        if (known := self.known_outputs.get(key)) and not is_repeated:
             output, delta = known
             self.num_skipped += 1
             self.accounting.replay(delta)

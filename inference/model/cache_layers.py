@@ -14,5 +14,11 @@ def build_cache_layers(config: PretrainedConfig) -> list[Any]:
 
 
 def has_only_kv_cache(config: PretrainedConfig) -> bool:
-    """Whether every layer caches only keys and values, as opposed to recurrent states."""
-    return all(type(layer) in KV_LAYERS for layer in build_cache_layers(config))
+    """Whether every layer caches only keys and values, as opposed to recurrent states.
+
+    False for a config that does not describe its layers, such as BLT's, which is several transformers in one.
+    """
+    try:
+        return all(type(layer) in KV_LAYERS for layer in build_cache_layers(config))
+    except AttributeError:
+        return False

@@ -194,7 +194,7 @@ LED = BART | {
     "attention_window": 8,
 }
 # What the others lack: sinks, chunked attention, keys wider than values, shared layers, states beside keys,
-# a vision tower.
+# positions behind a padding token, two attentions in a layer, a vision tower.
 UNUSUAL: dict[str, dict[str, Any]] = {
     "gpt_oss": WINDOW | {"num_local_experts": 4, "layer_types": ["sliding_attention", "full_attention"]},
     "llama4_text": LLAMA
@@ -211,6 +211,7 @@ UNUSUAL: dict[str, dict[str, Any]] = {
     "qwen3_next": DELTA,
     "falcon_h1": LLAMA | SSM | {"head_dim": 8},
     "roberta": UNGROUPED | {"is_decoder": True},
+    "diffllama": LLAMA,
     "m2m_100": BART,
     "pegasus": BART,
     "switch_transformers": T5

@@ -5,13 +5,14 @@ of a call, and where the derived positions are right, a module computes as befor
 """
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 
 from inference.model.contiguous.call import ForwardCall, current_call
+from inference.model.forward_pass.forward_signature import counts_from_padding, forward_parameters
 
 
 def fix_positions(model: PreTrainedModel) -> None:
@@ -111,13 +112,8 @@ def embed_own_positions(
     return table.reshape(call.columns, -1)[call.positions.to(table.device)]
 
 
-def counts_from_padding(module: Any) -> bool:
-    """RoBERTa and similar models: positions begin at padding_idx + 1, unless position ids are passed."""
-    counts = hasattr(module, "create_position_ids_from_input_ids") and hasattr(module, "padding_idx")
-    return counts and "position_ids" in forward_parameters(module)
-
-
 def fix_padding_count(module: Any) -> None:
+    """See counts_from_padding."""
     original = module.forward
 
     def forward(*args: Any, position_ids: torch.Tensor | None = None, **kwargs: Any) -> torch.Tensor:
@@ -126,10 +122,6 @@ def fix_padding_count(module: Any) -> None:
         return original(*args, position_ids=positions, **kwargs)
 
     module.forward = forward
-
-
-def forward_parameters(module: Any) -> Mapping[str, inspect.Parameter]:
-    return inspect.signature(module.forward).parameters
 
 
 Matches = Callable[[Any], bool]

@@ -6,7 +6,7 @@ the kernels read the pages.
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import torch
@@ -85,6 +85,13 @@ class PagedContext(ForwardContext):
     kernel: AttentionKernel
 
 
+@dataclass(slots=True, eq=False)
+class ProbeContext(PagedContext):
+    """A forward pass that finds out what the layers require. attended: those that have computed attention."""
+
+    attended: set[torch.nn.Module] = field(default_factory=set)
+
+
 class PagedAttention:
     """Paged attention as the attention of one model. A forward pass needs a PagedContext too."""
 
@@ -144,6 +151,16 @@ def attend(
     return output[None], None
 
 
+def attend_once(module: torch.nn.Module, *args: Any, **kwargs: Any) -> tuple[torch.Tensor, None]:
+    """As `attend`, in a ProbeContext. Raises UnsupportedModel for a layer with several keys of a token."""
+    context = get_forward_context()
+    assert isinstance(context, ProbeContext)
+    if module in context.attended:
+        raise UnsupportedModel("a layer computes attention several times in a step")
+    context.attended.add(module)
+    return attend(module, *args, **kwargs)
+
+
 def rotate_and_attend(
     module: torch.nn.Module,
     query: torch.Tensor,
@@ -170,7 +187,7 @@ def probe_mask(*args: Any, **kwargs: Any) -> SlidingWindow:
 
 
 ALL_ATTENTION_FUNCTIONS.register(NAME, attend)
-ALL_ATTENTION_FUNCTIONS.register(PROBE, attend)
+ALL_ATTENTION_FUNCTIONS.register(PROBE, attend_once)
 ALL_MASK_ATTENTION_FUNCTIONS.register(PROBE, probe_mask)
 
 
@@ -178,7 +195,7 @@ def window_of(pattern: Callable[..., torch.Tensor]) -> SlidingWindow:
     """The window of a mask function (row, head, query, column). Raises UnsupportedModel for others."""
     try:
         windows = {window_at(pattern, position) for position in PROBE_POSITIONS}
-    except RuntimeError as error:  # it reads a tensor on the model's device, as chunked patterns do
+    except (RuntimeError, IndexError) as error:  # it reads a tensor on the model's device, or of the tokens
         raise UnsupportedModel(MORE_THAN_WINDOW) from error
     if len(windows) > 1:
         raise UnsupportedModel(MORE_THAN_WINDOW)

@@ -13,11 +13,11 @@ from inference.model.batch import Batch, RunnerCapabilities, UnsupportedModel, m
 from inference.model.cache_layers import has_only_kv_cache
 from inference.model.forward_pass import pooling, select_logits
 from inference.model.forward_pass.forward_context import set_forward_context
-from inference.model.forward_pass.forward_signature import accepts_through_decoder
+from inference.model.forward_pass.forward_signature import accepts_through_decoder, first_position
 from inference.model.forward_pass.step_adapters import StepAdapters, batch_adapters
 from inference.model.load.generation_config import vocab_size_of
-from inference.model.paged.attention import PROBE, AttentionKernel, PagedAttention, PagedContext
-from inference.model.paged.attn_metadata import StepMetadata, build_metadata
+from inference.model.paged.attention import PROBE, AttentionKernel, PagedAttention, PagedContext, ProbeContext
+from inference.model.paged.attn_metadata import AttnMetadata, StepMetadata, build_metadata
 from inference.model.paged.kv_pool import KVPool
 from inference.model.paged.sdpa import sdpa_kernel
 
@@ -53,7 +53,7 @@ class PagedRunner:
         self.pool, self.page_size, self.kv_capacity = pool, pool.page_size, pool.capacity
         self.window_groups = pool.window_groups
         self.kernel, self.vocab = kernel, vocab_size_of(model)
-        self.attention = create_attention(model)
+        self.attention, self.first_position = create_attention(model), first_position(model)
         check_supported(model)
         select_logits.install(model)
 
@@ -83,11 +83,14 @@ class PagedRunner:
         )
         with self.attention.installed(), set_forward_context(context):
             logits = self.model(
-                input_ids=tokens.token_ids, position_ids=tokens.positions, use_cache=False
+                input_ids=tokens.token_ids, position_ids=self.position_ids(tokens), use_cache=False
             ).logits
         if pooled_spans:
             self.hidden_sums = torch.stack([*context.hidden_sums])
         return select_logits.select_logits(logits, context)
+
+    def position_ids(self, tokens: AttnMetadata) -> torch.Tensor:
+        return tokens.positions + self.first_position if self.first_position else tokens.positions
 
     @torch.inference_mode()
     def probe(self) -> None:
@@ -108,9 +111,9 @@ class PagedRunner:
             num_windows=len(self.window_groups),
         )
         metadata = build_metadata(batch, self.page_size, self.device)
-        context = PagedContext(None, metadata, self.pool, self.kernel)
+        context = ProbeContext(None, metadata, self.pool, self.kernel)
         with self.attention.installed(PROBE), set_forward_context(context):
-            token_ids, positions = metadata[0].token_ids, metadata[0].positions
+            token_ids, positions = metadata[0].token_ids, self.position_ids(metadata[0])
             mask = torch.ones_like(token_ids)
             self.model(input_ids=token_ids, position_ids=positions, attention_mask=mask, use_cache=False)
         if not self.pool.layers:

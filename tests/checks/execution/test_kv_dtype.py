@@ -52,7 +52,20 @@ def test_the_obstacle_is_named(
 
 @pytest.mark.parametrize("deterministic", (False, True))
 @pytest.mark.parametrize(
-    "family", ("llama", "gpt2", "bloom", "jamba", "t5", "gemma2", "gpt_oss", "codegen", "llama4_text")
+    "family",
+    (
+        "llama",
+        "gpt2",
+        "bloom",
+        "jamba",
+        "t5",
+        "gemma2",
+        "gpt_oss",
+        "codegen",
+        "llama4_text",
+        "roberta",
+        "diffllama",
+    ),
 )
 def test_the_preflight_refuses_and_counts_8_bits_as_the_load_does(family: str, deterministic: bool) -> None:
     choice = RunnerChoice(deterministic=deterministic, kv_dtype="int8")

@@ -22,3 +22,7 @@ def test_layers_with_heads_of_several_widths_are_added_up() -> None:
     widths = [layer.head_dim for layer in config.per_layer_config]
     assert sorted(set(widths)) == [16, 32]
     assert estimate_kv_cost(config, 4) == KVCost(2 * 2 * sum(widths) * 4)
+
+
+def test_a_config_that_does_not_count_its_layers_has_none() -> None:
+    assert estimate_kv_cost(AutoConfig.for_model("blt"), 4) == KVCost()

@@ -188,6 +188,12 @@ def test_a_layer_with_side_effects_is_computed() -> None:
     )
 
 
+def test_a_layer_that_is_computed_several_times_is_not_replayed() -> None:
+    layer = DoublingLayer(10)
+    _, repeats = measure_peak(LayerStack([layer, layer, DoublingLayer(10)]), dedup_layers)
+    assert repeats.num_skipped == 1
+
+
 class ViewingLayer(nn.Module):
     """Returns its input, and a view of it in another dtype that has half as many elements."""
 

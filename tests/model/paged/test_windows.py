@@ -40,6 +40,7 @@ def test_a_window_is_recognized_by_the_visible_columns(pattern: Pattern, width: 
             "the attention mask is no sliding window",
         ),
         (lambda row, head, query, column: (column <= query) & (column >= query // 100 * 100), "more than"),
+        (lambda row, head, query, column: torch.ones(4, dtype=torch.bool)[query], "more than"),
     ],
 )
 def test_a_mask_that_is_no_window_is_refused(pattern: Pattern, reason: str) -> None:

@@ -49,7 +49,12 @@ def test_families_whose_attention_comes_from_the_registry_fit_the_paged_runner(n
     assert selected.error < 1e-4
 
 
-@pytest.mark.parametrize("name", ["llama4_text", "lfm2", "jamba", "t5"])
+def test_positions_behind_the_padding_token_fit_the_paged_runner() -> None:
+    selected = select_runner(tiny("roberta"), LIMITS, RunnerRules(timed=False))
+    assert selected.runner_kind == "paged" and selected.error < 1e-4
+
+
+@pytest.mark.parametrize("name", ["llama4_text", "lfm2", "jamba", "t5", "diffllama"])
 def test_models_with_chunked_attention_or_other_token_mixing_do_not_fit_the_paged_runner(name: str) -> None:
     selected = select_runner(tiny(name), LIMITS, RunnerRules(timed=False))
     assert selected.runner_kind == "contiguous"
