@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 from torch.nn import Module
+from transformers.cache_utils import KVSharingDict
 
 from inference.model.placement.device_map import device_of, layer_stacks
 
@@ -77,11 +78,16 @@ def move_output(
 
 
 def map_tensors(value: Any, transfer: Callable[[torch.Tensor], torch.Tensor]) -> Any:
-    """Apply `transfer` to all tensors in nested tuples, lists and dicts; other objects stay as they are."""
+    """Apply `transfer` to all tensors in nested tuples, lists and dicts; other objects stay as they are.
+
+    Keys and values that layers share are replaced in place: later layers add to the same object.
+    """
     if isinstance(value, torch.Tensor):
         return transfer(value)
     if type(value) in (tuple, list):
         return type(value)(map_tensors(item, transfer) for item in value)
     if type(value) is dict:
         return {name: map_tensors(item, transfer) for name, item in value.items()}
+    if isinstance(value, KVSharingDict):
+        value.update({name: map_tensors(item, transfer) for name, item in value.items()})
     return value

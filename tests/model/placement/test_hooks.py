@@ -6,6 +6,7 @@ from contextlib import contextmanager, nullcontext
 import pytest
 import torch
 from transformers import PreTrainedModel
+from transformers.cache_utils import KVSharingDict
 
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
@@ -114,6 +115,17 @@ def test_arguments_shared_by_all_layers_are_copied_once() -> None:
     with OtherDevice():
         assert copies.on_device(CPU, mask) is mask
         assert copies.on_device(OTHER, mask) is copies.on_device(OTHER, mask)
+
+
+def test_keys_and_values_that_layers_share_move_in_place() -> None:
+    shared = KVSharingDict(full_attention=(torch.ones(2), torch.zeros(3)))
+    options = {"shared_kv_states": shared}
+    _, moved = hooks.move_inputs(DeviceCopies(), torch.device("meta"), torch.nn.Module(), (), options)
+    assert moved["shared_kv_states"] is shared
+    assert [(tensor.device.type, len(tensor)) for tensor in shared["full_attention"]] == [
+        ("meta", 2),
+        ("meta", 3),
+    ]
 
 
 def test_copies_are_released_at_the_end_of_a_forward_pass(monkeypatch: pytest.MonkeyPatch) -> None:
