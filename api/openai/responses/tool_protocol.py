@@ -4,7 +4,7 @@ from typing import Any, Literal
 
 from msgspec import Struct
 
-from api.openai.protocol.chat import FunctionDefinition
+from api.openai.protocol.chat import FunctionDefinition, NamedFunction
 
 
 class CustomFormat(Struct, omit_defaults=True):
@@ -58,9 +58,15 @@ class ToolReference(Struct, omit_defaults=True):
 class ResponsesToolChoice(ToolReference, omit_defaults=True):
     """The tool that the answer must call, or with type allowed_tools, the tools that it may call.
 
-    mode   of allowed_tools: auto, or required: the answer must call one of them
-    tools  of allowed_tools: the tools; those that the model cannot call are ignored
+    mode      of allowed_tools: auto, or required: the answer must call one of them
+    tools     of allowed_tools: the tools; those that the model cannot call are ignored
+    function  the function in the form of a chat completion, as @ai-sdk/huggingface sends it
     """
 
     mode: Literal["auto", "required"] | None = None
     tools: list[ToolReference] | None = None
+    function: NamedFunction | None = None
+
+    def __post_init__(self) -> None:
+        if self.function and not self.name:
+            self.name, self.function = self.function.name, None

@@ -132,6 +132,12 @@ def test_a_choice_names_a_tool_as_the_client_does(
     assert got["tool_choice"] == choice
 
 
+def test_a_choice_may_have_the_form_of_a_chat(client: FlaskClient, backend: FakeBackend) -> None:
+    choice = {"type": "function", "function": {"name": "f"}}
+    got = get_response(client, RESPONSES, tools=[FUNCTION, NAMESPACE], tool_choice=choice)
+    assert (backend.requests[-1].tool_choice, got["tool_choice"]) == ("f", {"type": "function", "name": "f"})
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
