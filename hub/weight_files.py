@@ -20,8 +20,6 @@ READ_WHOLE = re.compile(
 MAX_SMALL_BYTES = 256_000_000
 SENTENCE_MODULE = re.compile(r"\d+_\w+/config\.json")  # how sentence-transformers pools hidden states
 OTHER_FRAMEWORKS = ("pytorch_model", "tf_model", "flax_model", "consolidated")
-
-
 SINGLE_FILE = "model.safetensors"
 PICKLE_PATTERN = re.compile(r"pytorch_model(-\d{5}-of-\d{5})?\.bin(\.index\.json)?")
 COMPANION_PREFIXES = ("mmproj", "imatrix")  # GGUF files that accompany a model

@@ -42,7 +42,6 @@ HOW_TO_SEND = (
     "key as the password of basic authentication (curl --user any:KEY)"
 )
 
-
 Headers = Mapping[str, str]  # of a request, by their names in lower case
 KeyCheck = Callable[[str, str, Headers], Unauthorized | None]  # (method, path, headers) -> why it is refused
 

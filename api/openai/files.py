@@ -21,6 +21,7 @@ from tuning.store.schema import File
 MAX_LIMIT = 10_000
 FORM_BYTES = 1 << 20  # of a form beside its file
 ANCHOR = "created_at"
+EXPIRY_FIELDS = {"anchor": "expires_after[anchor]", "seconds": "expires_after[seconds]"}
 BINARY = "application/octet-stream"
 
 
@@ -34,9 +35,6 @@ class FileObject(Struct, kw_only=True):
     status: str = "processed"
     expires_at: int | None
     status_details: str | None = None
-
-
-EXPIRY_FIELDS = {"anchor": "expires_after[anchor]", "seconds": "expires_after[seconds]"}
 
 
 class UploadForm(Struct, rename=EXPIRY_FIELDS):

@@ -31,7 +31,6 @@ NAME = "adapter"
 FIX_NAME = "give it another one in LORA_ADAPTERS of the model's settings: name=path"
 FIX = "remove it from LORA_ADAPTERS, or train it on this model"
 
-
 # (item of LORA_ADAPTERS, its folder or what the Hub has) -> the check; raises BadRequest
 CheckFit = Callable[[str, Repository | Path], "AdapterCheck"]
 

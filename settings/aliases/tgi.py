@@ -60,7 +60,6 @@ ALIASES: Mapping[str, Alias] = {
     "MAX_BATCH_PREFILL_TOKENS": Alias("MAX_BATCH_TOKENS"),
 }
 
-
 LOCAL_SHARDS = "all shards run on this machine and need no address"
 QUANTIZED_IN_FILES = "the form of quantized weights is read from the model's config.json"
 FUSED_ALREADY = "the engine selects fused kernels itself where their results are correct"

@@ -18,7 +18,6 @@ PATHS = (
 )
 CHAT = {"model": "m", "messages": [{"role": "user", "content": "hi"}]}
 
-
 WRONG = {
     "content": [None, 1, True, {}, [], [1], {"type": "nope"}, [[["a"]]], {"type": "text", "text": 5}],
     "messages": [None, 1, "x", {}, [], [1], [{}], [{"role": "nobody", "content": "x"}], [None]],

@@ -104,7 +104,6 @@ NO_REASONING = TURNS.replace(
     "BEFORE", "{% if m.reasoning_content %}{{ raise_exception('no reasoning') }}{% endif %}"
 )
 
-
 JSON_CONTENT = (
     "{% for m in messages %}<{{ m.role }}>"
     "{{ m.content if m.content is string else m.content | tojson }}{% endfor %}<assistant>"

@@ -24,7 +24,6 @@ MAX_ANSWERS = 32  # recent answers whose lengths are remembered
 ESTIMATE_S = 0.05  # until the estimate is computed again: clients get whole seconds
 FULL_SHARE = 0.9  # of the token budget, from which a step counts as full: prompts wait for the budget
 
-
 Group = Literal["submission", "adapter"]
 # The answers of one group free something together: a request's permit, or an adapter's place. None: no group.
 GROUPS: dict[Group, Callable[[Sequence], int | None]] = {

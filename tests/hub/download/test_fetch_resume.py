@@ -20,8 +20,6 @@ from tests.hub.download.fetching import ERRORS, OUTPUT, FetchProcess, running_fo
 
 TIMEOUT_S = 240.0
 FetchModel = Callable[..., Path]
-
-
 StartFetch = Callable[[], FetchProcess]
 
 

@@ -270,7 +270,6 @@ TEMPLATES = {
     "none": PublishedTemplate("", (), ""),
 }
 
-
 PARTIAL_TEMPLATES = {
     "generation without end": PublishedTemplate(GENERATION_CONTENT, IM, ""),
     "bare": PublishedTemplate(BARE, (), ""),
