@@ -41,7 +41,7 @@ def test_the_trainer_and_the_sampler_agree(results: Any) -> None:
     assert first is None and sampled == pytest.approx(results["logprobs"], abs=1e-3)
 
 
-def test_samples(results: Any) -> None:
+def test_samples_have_logprobs_and_a_seed_repeats_them(results: Any) -> None:
     assert len(results["greedy"]) == len(results["greedy_logprobs"]) == 4
     first, second = results["seeded"]
     assert first == second and len({tuple(tokens) for tokens in first}) > 1

@@ -345,7 +345,7 @@ def test_a_model_is_not_loaded_for_clients_that_have_left() -> None:
     play(scenario, capacity=1)
 
 
-def test_load_and_unload_by_request() -> None:
+def test_a_model_is_loaded_and_unloaded_by_request() -> None:
     async def scenario(setup: LoaderSetup) -> None:
         setup.loader.load("a")
         await setup.wait_until(lambda: setup.models["a"].status == "loaded")

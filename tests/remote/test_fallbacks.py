@@ -65,7 +65,9 @@ def text_of(backend: Backend) -> str:
         ({"first": TOO_LONG}, "third"),
     ],
 )
-def test_who_answers(replies: dict[str, Reply], text: str, upstream: FakeUpstream, first: Backend) -> None:
+def test_a_fallback_answers_where_the_first_model_cannot(
+    replies: dict[str, Reply], text: str, upstream: FakeUpstream, first: Backend
+) -> None:
     upstream.reply = answers_by_model(**replies)
     assert text_of(first) == text
 

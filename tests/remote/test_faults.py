@@ -75,7 +75,7 @@ def logprobs_with_top(logprob: Any) -> dict[str, Any]:
         (Reply([event({"choices": [], "usage": {"prompt_tokens": "5"}})]), Unavailable, RETRIED),
     ],
 )
-def test_a_fault_of_openais_form_before_the_first_event(
+def test_a_fault_of_openais_form_before_the_first_event_is_an_error_of_its_kind(
     reply: Reply, kind: type[ServerError], attempts: int, upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = reply

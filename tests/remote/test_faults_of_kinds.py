@@ -54,7 +54,7 @@ AFTER: Mapping[str, list[Step]] = {
 
 @pytest.mark.parametrize("fault", BEFORE)
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_fault_before_the_first_event(
+def test_a_fault_before_the_first_event_is_an_error_without_a_secret(
     kind: str, fault: str, upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     reply, error_type, num_attempts = BEFORE[fault]

@@ -23,11 +23,11 @@ from settings.duration import parse_duration
         ("-5m", inf),
     ],
 )
-def test_what_a_duration_means(value: str | int, seconds: float) -> None:
+def test_every_form_of_a_duration_is_read(value: str | int, seconds: float) -> None:
     assert parse_duration(value) == pytest.approx(seconds)
 
 
 @pytest.mark.parametrize("value", ["", "m", "5 m", "5x", "5m3", "-", True, None, "1:30"])
-def test_what_is_no_duration(value: object) -> None:
+def test_what_is_no_duration_is_refused(value: object) -> None:
     with pytest.raises(ValueError):
         parse_duration(value)

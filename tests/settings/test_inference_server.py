@@ -31,7 +31,7 @@ BASIC = {"Authorization": "Basic dTpw"}  # u:p
         ("groq:KEY", "openai", "https://api.groq.com/openai/v1", "both"),
     ],
 )
-def test_forms(text: str, kind: str, url: str, routes: str) -> None:
+def test_every_form_of_a_server_is_read(text: str, kind: str, url: str, routes: str) -> None:
     server = parse_server(text)
     assert (server.kind, server.url, server.routes) == (kind, url, routes)
     if text.endswith("KEY"):
@@ -48,7 +48,7 @@ def test_forms(text: str, kind: str, url: str, routes: str) -> None:
         ("vllm:h:1:None:EMPTY", {}),
     ],
 )
-def test_logins(text: str, headers: dict[str, str]) -> None:
+def test_every_form_of_a_login_becomes_a_header(text: str, headers: dict[str, str]) -> None:
     assert parse_server(text).headers == headers
 
 
@@ -69,6 +69,6 @@ def test_azure_has_its_own_address_and_header() -> None:
         ("a b c", "must begin with host:port"),
     ],
 )
-def test_texts_that_name_no_server(text: str, message: str) -> None:
+def test_a_text_that_names_no_server_is_refused(text: str, message: str) -> None:
     with pytest.raises(BadServer, match=message):
         parse_server(text)

@@ -24,7 +24,7 @@ def test_several_models_or_one_with_keep_alive_are_loaded_on_demand() -> None:
         assert models.own is None and models.on_demand == models.local
 
 
-def test_the_keys_of_an_entry() -> None:
+def test_the_keys_of_an_entry_are_read() -> None:
     keys = {"display_name": "s", "aliases": ["tiny"], "pinned": True, "keep_alive": 90}
     (model,) = parse_models([SMALL | keys | {"settings": {"quantize": "int8"}}]).local
     assert (model.name, model.base_model, model.aliases) == ("s", "acme/small", ("tiny",))
@@ -41,7 +41,7 @@ def test_the_keys_of_an_entry() -> None:
         ({"max_concurrent": 3}, "max_concurrent is for models on other servers"),
     ],
 )
-def test_what_is_refused(keys: dict[str, Any], message: str) -> None:
+def test_a_wrong_key_is_refused_with_its_reason(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(BadEntry, match=message):
         parse_models([SMALL | keys])
 

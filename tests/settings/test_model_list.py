@@ -34,7 +34,7 @@ def test_a_list_may_be_in_a_file(tmp_path: Path) -> None:
     assert len(parse_models(f"@{tmp_path}/models.json").remote) == 1
 
 
-def test_the_keys_of_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_keys_of_an_entry_are_read(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BOX_KEY", "secret")
     keys = {"display_name": "box", "key": "$BOX_KEY", "max_seq_len": 4096, "drop": ["top_k"]}
     (model,) = parse_models([ENTRY | keys | {"timeouts": {"first": 9}, "load_8bit": True}]).remote
@@ -56,7 +56,7 @@ def test_settings_count_where_an_entry_sets_no_limit() -> None:
     assert {each.max_answer_tokens for each in models} == {70}
 
 
-def test_the_context_of_the_one_model() -> None:
+def test_the_setting_of_the_context_is_the_one_models() -> None:
     (model,) = parsed_settings(INFERENCE_SERVER="vllm_chat:h:8000", CONTEXT=512).models.remote
     assert model.context == 512
 
@@ -84,7 +84,7 @@ def test_equal_names_are_numbered() -> None:
         ([ENTRY | {"max_seq_len": "many"}], "whole numbers"),
     ],
 )
-def test_what_is_refused(value: Any, message: str) -> None:
+def test_a_wrong_list_is_refused_with_its_reason(value: Any, message: str) -> None:
     with pytest.raises(BadEntry, match=message):
         parse_models(value)
 

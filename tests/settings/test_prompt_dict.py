@@ -34,6 +34,6 @@ def test_a_prompt_dict_means_the_type_custom(prompt_type: Any, prompt_dict: Any)
         ({"prompt_type": "llama2", "prompt_dict": {"promptB": "a"}}, "custom, not llama2"),
     ],
 )
-def test_what_is_refused(keys: dict[str, Any], message: str) -> None:
+def test_a_wrong_prompt_dict_is_refused_with_its_reason(keys: dict[str, Any], message: str) -> None:
     with pytest.raises(BadEntry, match=message):
         parse_models([ENTRY | keys])

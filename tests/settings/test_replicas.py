@@ -22,7 +22,7 @@ SERVERS = "http://a:8000,http://b:8000"
         ("http://a:8000, dns:b:8000", ReplicaSpec(servers=("http://a:8000", "dns:b:8000"))),
     ],
 )
-def test_the_forms(value: Any, replicas: ReplicaSpec) -> None:
+def test_every_form_of_replicas_is_read(value: Any, replicas: ReplicaSpec) -> None:
     assert parse_replicas(value) == replicas and bool(replicas) == bool(value)
 
 
@@ -55,7 +55,7 @@ def test_replicas_of_a_cluster_run_the_model_of_the_settings() -> None:
         ({"REPLICAS": "replicate:x"}, "replicate is not supported"),
     ],
 )
-def test_what_it_excludes(values: dict[str, Any], message: str) -> None:
+def test_settings_that_replicas_exclude_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(BadSetting, match=message):
         parsed_settings(**values)
 

@@ -44,7 +44,7 @@ def upload_app() -> Flask:
         ("POST", "/health", UNUSED_BODY_BYTES),
     ],
 )
-def test_the_limit_of_a_route(upload_app: Flask, method: str, path: str, limit: int) -> None:
+def test_each_route_has_its_limit(upload_app: Flask, method: str, path: str, limit: int) -> None:
     assert make_body_limit(upload_app, DEFAULT)(method, path) == limit
 
 

@@ -83,7 +83,9 @@ def test_the_least_used_sums_are_removed(client: FlaskClient, backend: FakeBacke
     assert not dict(backend.lora.loads)[first].exists()
 
 
-def test_scales_of_requests_that_name_no_adapter(client: FlaskClient, backend: FakeBackend) -> None:
+def test_default_scales_are_set_for_requests_that_name_no_adapter(
+    client: FlaskClient, backend: FakeBackend
+) -> None:
     assert client.get(PATH).get_json() == [
         {"id": 0, "name": "poet", "path": "poet/source", "scale": 0.0},
         {"id": 1, "name": "cook", "path": "cook/source", "scale": 0.0},

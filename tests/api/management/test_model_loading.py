@@ -70,7 +70,9 @@ def test_a_model_is_loaded_and_unloaded_by_any_of_its_names(client: FlaskClient,
         ({}, 400, "model"),
     ],
 )
-def test_what_is_refused(body: dict[str, str], status: int, message: str, client: FlaskClient) -> None:
+def test_what_cannot_be_loaded_is_refused_with_its_reason(
+    body: dict[str, str], status: int, message: str, client: FlaskClient
+) -> None:
     response = client.post("/models/load", json=body)
     assert response.status_code == status and message in response.json["error"]["message"]
 

@@ -208,13 +208,17 @@ def check(tuning_client: FlaskClient, tuning: TuningService) -> Callable[[Any], 
 
 
 @pytest.mark.parametrize("index", range(len(MULTIPART_BODIES)))
-def test_a_hostile_form(tuning_client: FlaskClient, check: Callable[[Any], None], index: int) -> None:
+def test_a_hostile_form_is_refused(
+    tuning_client: FlaskClient, check: Callable[[Any], None], index: int
+) -> None:
     data, content_type = MULTIPART_BODIES[index]
     check(tuning_client.post(FILES, data=data, content_type=content_type))
 
 
 @pytest.mark.parametrize("index", range(len(CONTENTS)))
-def test_a_hostile_content(tuning_client: FlaskClient, check: Callable[[Any], None], index: int) -> None:
+def test_a_hostile_content_is_refused(
+    tuning_client: FlaskClient, check: Callable[[Any], None], index: int
+) -> None:
     form_data = {"purpose": "fine-tune", "file": (io.BytesIO(CONTENTS[index]), "a.jsonl")}
     response = tuning_client.post(FILES, data=form_data)
     check(response)
@@ -222,7 +226,7 @@ def test_a_hostile_content(tuning_client: FlaskClient, check: Callable[[Any], No
 
 
 @pytest.mark.parametrize("index", range(len(JOB_FIELDS)))
-def test_a_hostile_field(
+def test_a_hostile_field_is_refused(
     tuning_client: FlaskClient, tuning: TuningService, check: Callable[[Any], None], index: int
 ) -> None:
     body = {"model": "fake/model", "training_file": upload(tuning, ROW)} | JOB_FIELDS[index]
@@ -232,12 +236,14 @@ def test_a_hostile_field(
 
 
 @pytest.mark.parametrize("body", JOB_BODIES, ids=range(len(JOB_BODIES)))
-def test_a_hostile_body(tuning_client: FlaskClient, check: Callable[[Any], None], body: bytes) -> None:
+def test_a_hostile_body_is_refused(
+    tuning_client: FlaskClient, check: Callable[[Any], None], body: bytes
+) -> None:
     check(tuning_client.post(JOBS, data=body, content_type="application/json"))
 
 
 @pytest.mark.parametrize(("method", "path"), REQUESTS, ids=range(len(REQUESTS)))
-def test_a_hostile_path(
+def test_a_hostile_path_is_refused(
     tuning_client: FlaskClient, check: Callable[[Any], None], method: str, path: str
 ) -> None:
     check(tuning_client.open(path, method=method))

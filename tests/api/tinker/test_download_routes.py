@@ -49,7 +49,7 @@ def test_a_changed_url_is_refused(api: FlaskClient) -> None:
         assert api.get(changed).status_code == 403
 
 
-def test_a_checkpoint_as_a_tar_file(api: FlaskClient) -> None:
+def test_a_checkpoint_is_downloaded_as_a_tar_file(api: FlaskClient) -> None:
     reply = api.get(f"{EXTERNAL}/archive", headers=KEY)
     assert reply.status_code == 302 and "Expires" in reply.headers
     with tarfile.open(fileobj=io.BytesIO(api.get(reply.headers["Location"]).data)) as tar:

@@ -69,7 +69,7 @@ def check_refused_or_accepted(reply: Any) -> None:
     assert reply.status_code == 200 or reply.json["detail"]
 
 
-def test_json_bodies_that_lie(api: FlaskClient) -> None:
+def test_json_bodies_that_lie_are_refused_or_accepted(api: FlaskClient) -> None:
     walk = random.Random(1)
     for _ in range(NUM_BODIES):
         path = walk.choice(list(BODIES))
@@ -77,7 +77,7 @@ def test_json_bodies_that_lie(api: FlaskClient) -> None:
         check_refused_or_accepted(api.post(f"/api/v1/{path}", data=body, content_type="application/json"))
 
 
-def test_protobuf_bodies_that_lie(api: FlaskClient, runs: ScriptedRuns) -> None:
+def test_protobuf_bodies_that_lie_are_refused_or_accepted(api: FlaskClient, runs: ScriptedRuns) -> None:
     walk = random.Random(2)
     for _ in range(NUM_BODIES):
         body = bytearray(OWN_REQUEST)

@@ -123,7 +123,7 @@ def test_steps_saves_and_loads(api: FlaskClient, runs: ScriptedRuns) -> None:
     ]
 
 
-def test_a_snapshot_without_a_path(api: FlaskClient, runs: ScriptedRuns) -> None:
+def test_a_snapshot_needs_no_path(api: FlaskClient, runs: ScriptedRuns) -> None:
     body = {"model_id": RUN, "seq_id": 1, "sampling_session_seq_id": 4, "kind": "snapshot"}
     api.post("/api/v1/save_weights_for_sampler", json=body)
     assert runs.submitted[0][2] == SaveForSampler(sampler_seq=4)
@@ -152,7 +152,7 @@ def test_a_snapshot_without_a_path(api: FlaskClient, runs: ScriptedRuns) -> None
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_a_promise_resolves_to(
+def test_a_promise_resolves_to_its_result(
     api: FlaskClient, runs: ScriptedRuns, result: RunResult | Failure, expected: dict[str, Any]
 ) -> None:
     runs.promise_of("p").resolve(result)

@@ -27,7 +27,7 @@ def test_telemetry_is_dropped(api: FlaskClient) -> None:
     assert api.post("/api/v1/telemetry", json={"events": []}).json == {"status": "accepted"}
 
 
-def test_a_session_and_its_heartbeats(api: FlaskClient) -> None:
+def test_a_heartbeat_says_whether_its_session_is_open(api: FlaskClient) -> None:
     body = {"tags": [], "user_metadata": {}, "sdk_version": "0.38.0"}
     assert api.post("/api/v1/create_session", json=body).json["session_id"] == SESSION
     statuses = {

@@ -179,7 +179,7 @@ def test_a_server_that_failed_returns_without_a_request_that_tries_it(
         ("dns:http://replicas:8000", "detect", "http://replicas:8000"),
     ],
 )
-def test_the_forms_of_a_name(text: str, kind: str, url: str) -> None:
+def test_every_form_of_a_name_is_read(text: str, kind: str, url: str) -> None:
     server = parse_server(text)
     assert (server.kind, server.url) == (kind, url) and server.dns_host in url
 

@@ -29,7 +29,7 @@ def hearth(upstream: FakeUpstream) -> FakeUpstream:
     return upstream
 
 
-def test_a_text_and_a_conversation(hearth: FakeUpstream, open_upstream: OpenModel) -> None:
+def test_a_text_and_a_conversation_are_tokenized(hearth: FakeUpstream, open_upstream: OpenModel) -> None:
     backend = open_upstream("hearth")
     assert backend.tokenize(GenerationRequest("hi there", add_special_tokens=False)).token_spans == SPANS
     tokenized = backend.tokenize(GenerationRequest(CHAT))
@@ -39,7 +39,7 @@ def test_a_text_and_a_conversation(hearth: FakeUpstream, open_upstream: OpenMode
     assert backend.encode_texts(["hi there"]) == [(5, 6)] and hearth.bodies[2] == hearth.bodies[0]
 
 
-def test_ids_to_text_and_the_config(hearth: FakeUpstream, open_upstream: OpenModel) -> None:
+def test_ids_become_text_and_the_config_is_read(hearth: FakeUpstream, open_upstream: OpenModel) -> None:
     backend = open_upstream("hearth")
     assert backend.detokenize([5, 6], show_special=False) == "hi there"
     assert hearth.bodies[0] == {"model": "up/model", "tokens": [5, 6], "skip_special_tokens": True}

@@ -27,7 +27,7 @@ def backend(upstream: FakeUpstream, open_upstream: OpenModel) -> Backend:
     return open_upstream("vllm_chat")
 
 
-def test_a_text_and_a_conversation(upstream: FakeUpstream, backend: Backend) -> None:
+def test_a_text_and_a_conversation_are_tokenized(upstream: FakeUpstream, backend: Backend) -> None:
     spans = (TokenSpan(5, "hi", 0, 2, "hi"), TokenSpan(6, " there", 2, 8, "Ġthere"))
     assert backend.tokenize(GenerationRequest("hi there", add_special_tokens=False)).token_spans == spans
     tokenized = backend.tokenize(GenerationRequest(CHAT))
@@ -60,7 +60,7 @@ def test_an_answer_of_another_form_is_refused(value: Any, upstream: FakeUpstream
         backend.tokenize(GenerationRequest("hi"))
 
 
-def test_a_server_without_the_route(upstream: FakeUpstream, backend: Backend) -> None:
+def test_a_server_without_the_route_shares_no_tokenizer(upstream: FakeUpstream, backend: Backend) -> None:
     upstream.reply = document({"detail": "Not Found"}, 404)
     with pytest.raises(NotImplementedHere, match="does not share its tokenizer"):
         backend.tokenize(GenerationRequest("hi"))
@@ -83,6 +83,8 @@ def test_an_older_server_has_ids_alone(upstream: FakeUpstream, backend: Backend)
         ("", ["<s>"], [(0, 0)]),
     ],
 )
-def test_places(text: str, names: list[str], places: list[tuple[int, int]]) -> None:
+def test_each_token_is_found_at_its_place_in_the_text(
+    text: str, names: list[str], places: list[tuple[int, int]]
+) -> None:
     spans = list(locate_names(text, range(len(names)), names))
     assert [(each.start, each.stop) for each in spans] == places

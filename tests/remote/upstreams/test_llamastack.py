@@ -68,7 +68,9 @@ def test_a_completion_has_its_own_chunks(upstream: FakeUpstream, open_upstream: 
     assert events[-1] == Finished(0, "length", num_tokens=1)
 
 
-def test_a_conversation_and_its_tools(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+def test_a_conversation_with_tools_is_sent_and_its_call_is_read(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
     call = {"call_id": "c1", "tool_name": "weather", "arguments": {"city": "Rome"}}
     upstream.reply = Reply([progress("", "start"), call_delta('{"ci'), call_delta(call), COMPLETE])
     past = (
@@ -99,7 +101,7 @@ def test_a_conversation_and_its_tools(upstream: FakeUpstream, open_upstream: Ope
         (Sampling(top_k=4), {"type": "top_k", "top_k": 4}),
     ],
 )
-def test_strategies(
+def test_sampling_is_sent_as_a_strategy(
     sampling: Sampling, strategy: dict[str, Any], upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = Reply([progress("", "start"), COMPLETE])

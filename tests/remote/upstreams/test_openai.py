@@ -361,7 +361,7 @@ def test_tool_calls_arrive_with_their_arguments(upstream: FakeUpstream, open_ups
     ("reason", "finish_reason"),
     [("stop", "stop"), ("length", "length"), ("content_filter", "filtered"), ("new_reason", "stop")],
 )
-def test_finish_reasons(
+def test_every_finish_reason_is_understood(
     reason: str, finish_reason: str, upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = Reply([chat_chunk({"content": "a"}, reason=reason), DONE])

@@ -30,7 +30,7 @@ TURNS = ("hi", "hello", "bye")
         ("zephyr", "", "<|user|>\nhi</s>\n<|assistant|>\nhello</s>\n<|user|>\nbye</s>\n<|assistant|>\n"),
     ],
 )
-def test_renderings(name: str, system: str, prompt: str) -> None:
+def test_a_conversation_is_rendered_as_its_type_has_it(name: str, system: str, prompt: str) -> None:
     prompt_type = find_prompt_type(name)
     assert prompt_type and render(prompt_type, TURNS, system) == prompt
 
@@ -74,7 +74,7 @@ def test_a_server_that_completes_text_gets_a_conversation_as_text(
         ({"PreInstruct": "Q: ", "PreResponse": None, "chat_sep": " ", "chat_turn_sep": None}, None, None),
     ],
 )
-def test_the_texts_of_a_prompt_dict(
+def test_a_prompt_dict_gives_the_texts_between_the_turns(
     prompt_dict: dict[str, Any],
     prompt: str | None,
     stops: list[str] | None,

@@ -49,7 +49,7 @@ def test_an_answer_has_its_tokens_and_counts(upstream: FakeUpstream, open_upstre
         ({"sampling": Sampling(tgi_frequency_penalty=0.1)}, {"frequency_penalty": 0.1}),
     ],
 )
-def test_the_options_of_a_request(
+def test_options_become_parameters_of_tgi(
     options: dict[str, Any], parameters: dict[str, Any], upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     upstream.reply = Reply([last("a")])

@@ -81,7 +81,7 @@ def test_every_shape_is_of_a_known_architecture(shape: Shape) -> None:
     )
 
 
-def test_a_row_of_the_table() -> None:
+def test_a_timing_is_a_row_of_the_table() -> None:
     assert timing_row("acme/tiny", 4, Timing(1.234, 17, 64871)) == "| acme/tiny | 4 | 1.23 | 17 | 64,871 |"
 
 

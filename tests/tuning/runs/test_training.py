@@ -73,7 +73,9 @@ def test_a_run_begins_with_the_weights_of_a_checkpoint_alone(client: RunClient) 
     assert client.call(second, STEP).metrics["step:max"] == 1, "its optimizer is a new one"
 
 
-def test_names_of_checkpoints(client: RunClient, shared_servers: RunServers) -> None:
+def test_a_checkpoint_has_its_name_and_replaces_none_without_overwrite(
+    client: RunClient, shared_servers: RunServers
+) -> None:
     run_id = client.create_run(40)
     path = client.call(run_id, SaveWeights(name="a")).path
     assert path == f"tinker://{run_id}/weights/a"

@@ -118,7 +118,7 @@ def test_a_conversation_is_sent_as_turns(upstream: FakeUpstream, open_upstream: 
         (Sampling(), {"do_sample": True, "temperature": 1.0, "top_p": 1.0, "top_k": 100}),
     ],
 )
-def test_the_sampling_of_a_text(
+def test_the_sampling_of_a_text_becomes_arguments(
     sampling: Sampling, arguments: dict[str, Any], upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
     serve(upstream, complete("yes"))
