@@ -65,12 +65,11 @@ class ReplicaGroup:
         atexit.register(self.close)
         for replica in self._replicas:
             threading.Thread(target=self._watch, args=(replica,), daemon=True).start()
-        with self.watching():
-            for replica in self._replicas:
-                replica.send((replica.rank, self._store.port, setup))
-        raise_failures(self.replies(self._replicas))  # they have loaded the model
-        device = resolve_device(setup.spec.device)
-        process_group.join_process_group(self._store, 0, self.num_processes, device)
+        try:
+            self._join(setup)
+        except BaseException:
+            self.close()
+            raise
 
     def call(self, verb: str, *arguments: Any) -> None:
         """Have all others run a verb. Raises what one of them raised, once all have replied."""
@@ -126,6 +125,15 @@ class ReplicaGroup:
             replica.process.kill()
             replica.process.wait()
         process_group.leave_process_group()
+
+    def _join(self, setup: ReplicaSetup) -> None:
+        """Wait until the others have loaded the model, and make this process and them one group."""
+        with self.watching():
+            for replica in self._replicas:
+                replica.send((replica.rank, self._store.port, setup))
+        raise_failures(self.replies(self._replicas))
+        device = resolve_device(setup.spec.device)
+        process_group.join_process_group(self._store, 0, self.num_processes, device)
 
     def _find_dead(self) -> Replica | None:
         """One that has ended, or ends within EXIT_S."""
