@@ -24,6 +24,7 @@ from transformers import (
     Qwen2Config,
 )
 
+from inference.model.load.device_dtype import resolve_device
 from inference.model.quantization.find_weights import WeightRole, find_weights
 from inference.model.quantization.schemes import bytes_saved, weight_bytes_saved
 from scripts.decoder_numbers import decoder_numbers
@@ -118,7 +119,7 @@ def model_folder(model: str) -> Path:
     if not path.exists():
         transformers.utils.logging.disable_progress_bar()
         unfinished = Path(tempfile.mkdtemp())
-        build_model(model, "bfloat16", "cpu").save_pretrained(unfinished)
+        build_model(model, "bfloat16", resolve_device("auto")).save_pretrained(unfinished)
         byte_tokenizer(config_of(model).vocab_size).save_pretrained(unfinished)
         move_into_place(unfinished, path)
     return path

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 # Minutes after which no further figure is measured. A section starts only if half of them are left.
 BUDGETS: Mapping[str, float] = {
     "start": 1.5,
+    "restart": 1.5,
     "roofline": 0.5,
     "overlap": 1.0,
     "profile": 1.0,

@@ -31,6 +31,7 @@ class FigureTarget(NamedTuple):
 
 TARGETS = (
     FigureTarget("start", "until ready", "8b", False, 20),  # seconds
+    FigureTarget("restart", "again, until its first token", "8b", False, 20),  # seconds
     FigureTarget("roofline", "share of roofline", "8b", True, 80),  # %
     FigureTarget("roofline", "share of roofline", "1b", True, 60),
     FigureTarget("prefill", "2048 tokens, MFU", "8b", True, 50),  # %

@@ -21,6 +21,7 @@ from scripts.gpu.sections import (
     products,
     profile,
     quantized,
+    restart,
     roofline,
     sampling,
     start,
@@ -40,6 +41,7 @@ class Section(NamedTuple):
 
 MEASURES: Mapping[str, MeasureSection] = {
     "start": start.measure_section,
+    "restart": restart.measure_section,
     "roofline": roofline.measure_section,
     "overlap": overlap.measure_section,
     "profile": profile.measure_section,

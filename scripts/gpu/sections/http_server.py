@@ -20,9 +20,9 @@ PROMPT_TOKENS, ANSWER_TOKENS = 128, 256
 
 
 def measure_section(run: SectionRun) -> Iterator[Figure]:
-    run.engines.free()
     shape = SERVED_SHAPES.get(run.bench.model, run.bench.model)
     command = make_command(shape, run.bench, run.engines.size)
+    run.engines.free()  # also the memory in which the shape's weights were made
     server = ServerEngine(command, "/health/ready", environment={"HF_HUB_OFFLINE": "1"})
     prompt, num_tokens = run.choose((PROMPT_TOKENS, ANSWER_TOKENS), (16, 4))
     random, vocab = Random(2), run.bench.vocab_size
