@@ -30,7 +30,9 @@ class AdapterSlots:
     """The adapters with a slot, and the tensors of fixed addresses by which kernels find them.
 
     adapters     by number
-    tables       (NUM_SLOTS, 3) int64 of each module; see triton_low_rank.add_low_rank
+    tables       (NUM_SLOTS, 3) int64 of each module that an adapter has changed; see
+                 triton_low_rank.add_low_rank. They stay: captured steps read them
+    forwards     of these modules, also of those that no loaded adapter changes
     token_slots  (max_tokens,) int32: the slots of the step's tokens
     logits_slots the same for the tokens that reach the output layer, where they are only some
     max_rank     of all pairs that had a slot
@@ -41,6 +43,7 @@ class AdapterSlots:
         self.device, self.dtype = modules.model.device, modules.model.dtype
         self.adapters: dict[int, AdapterWeights] = {}
         self.tables: dict[str, Tensor] = {}
+        self.forwards: dict[str, AdaptedForward] = {}
         self.token_slots = torch.zeros(max_tokens, dtype=torch.int32, device=self.device)
         self.logits_slots = torch.zeros_like(self.token_slots)
         self.max_rank = 0
@@ -58,6 +61,7 @@ class AdapterSlots:
             assert isinstance(pair, LoraDelta)
             if name not in self.tables:
                 self.tables[name] = torch.zeros(NUM_SLOTS, 3, dtype=torch.int64, device=self.device)
+                self.forwards[name] = self.modules.forwards[name]
             rank = len(pair.a)
             self.tables[name][slot] = torch.tensor([pair.a.data_ptr(), pair.b_t.data_ptr(), rank])
             self.max_rank = max(self.max_rank, rank)
@@ -100,9 +104,9 @@ class AdapterSlots:
     @contextmanager
     def installed(self) -> Iterator[None]:
         """Within the context, modules with a table add the pairs of the slots of the step."""
-        forwards = {name: self.modules.forwards[name] for name in self.tables}
         slotted = {
-            each.module: partial(self.forward, each, self.tables[name]) for name, each in forwards.items()
+            each.module: partial(self.forward, each, self.tables[name])
+            for name, each in self.forwards.items()
         }
         with replaced_forwards(slotted):
             yield

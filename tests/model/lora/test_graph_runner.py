@@ -152,6 +152,23 @@ def test_more_modules_or_a_higher_rank_make_new_graphs() -> None:
 
 
 @pytest.mark.parametrize("device", DEVICES)
+def test_modules_of_adapters_that_are_gone_are_part_of_new_graphs(device: str) -> None:
+    """Their tables stay, so that a later adapter of them needs no new graph."""
+    runner = graph_runner(device)
+    first, second, third = (random_adapter(runner.model, number) for number in (1, 2, 3))
+    names = list(first.deltas)
+    for adapter, changed in ((first, names[:2]), (second, names[2:4]), (third, names[1:3])):
+        adapter.deltas = {name: adapter.deltas[name] for name in changed}
+        runner.add(adapter)
+        runner.use_graphs(adapter)
+        logits = runner.forward(adapted_rows(adapter.number, 0)).clone()
+        assert runner.delta_runner.graphs[DecodeGraph, 2] is not None
+        expected = runner_of(PagedRunner, merged(device, adapter)).forward(one_token_rows(2))[0]
+        assert (logits[0] - expected).abs().max() < CLOSE * expected.std()
+        runner.remove(adapter.number)
+
+
+@pytest.mark.parametrize("device", DEVICES)
 def test_a_step_with_a_prompt_is_replayed(device: str) -> None:
     """The output layer has a pair, too: it gets the last token of each row only."""
     runner = graph_runner(device, max_batch_tokens=64)
