@@ -5,6 +5,7 @@ deep model. To the compiler, attention is an opaque operator. Knows how layers r
 computes: select_runner.py verifies the logits.
 """
 
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -25,7 +26,8 @@ NAME = "hearth_paged_compiled"  # as attention.NAME, in compiled layers
 INDEX = "hearth_attention_index"  # the attribute of an attention module with its place in `_modules`
 OPERATOR = "hearth::paged_attention"
 
-_modules: list[nn.Module] = []  # every attention module in a compiled layer
+# Every attention module in a compiled layer; those of models that are gone take no memory.
+_modules: list[weakref.ref[nn.Module]] = []
 
 
 class CompiledLayers:
@@ -89,7 +91,7 @@ def attention_modules(model: PreTrainedModel) -> list[nn.Module]:
     for module in modules:
         # A tensor is an input of the compiled code; a plain number would be a constant of each layer's own.
         setattr(module, INDEX, torch.tensor(len(_modules)))
-        _modules.append(module)
+        _modules.append(weakref.ref(module))
     return modules
 
 
@@ -150,7 +152,8 @@ def compute_attention(
 
     cos, sin (1, 1, T, D): query and key get their rotary embedding here; None: they have it.
     """
-    module = _modules[int(index)]
+    module = _modules[int(index)]()
+    assert module is not None, "compiled code runs as a part of its model"
     if cos is None or sin is None:
         return attention.attend(module, query, key, value, None, scale, window, softcap, sinks)[0]
     params = attention.AttentionParams(scale, window or None, softcap, sinks)

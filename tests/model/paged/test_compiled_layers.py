@@ -1,6 +1,8 @@
 """Compiled layers compute what the model's layers do, share their code, and leave the model as it was."""
 
+import gc
 import shutil
+import weakref
 from collections.abc import Iterator
 from functools import partial
 from importlib import import_module
@@ -13,7 +15,7 @@ from transformers import PreTrainedModel
 
 from inference.model.batch import UnsupportedModel
 from inference.model.merge_projections import merge_projections
-from inference.model.paged.compiled_layers import CompiledAttention, CompiledLayers
+from inference.model.paged.compiled_layers import CompiledAttention, CompiledLayers, attention_modules
 from inference.model.paged.kv_pool import PAGE_SIZE, KVPool, rotate_and_store
 from inference.model.paged.runner import PagedRunner
 from inference.model.reference import COLUMNS, ROWS, Reference
@@ -32,6 +34,12 @@ def fresh_compiler() -> Iterator[None]:
     with inductor.patch({"cpp.vec_isa_ok": False, "compile_threads": 1}):
         yield
     torch._dynamo.reset()
+
+
+def test_the_operator_keeps_no_model_in_memory() -> None:
+    module = weakref.ref(attention_modules(tiny("llama"))[0])
+    gc.collect()
+    assert module() is None
 
 
 def counters() -> Any:
