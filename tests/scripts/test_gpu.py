@@ -327,6 +327,25 @@ def test_a_memory_prediction_is_reported_with_its_error(run: SectionRun) -> None
     assert figures[1].remark == "100 bytes, predicted 120 bytes"
 
 
+def test_a_server_that_fails_leaves_the_others_to_be_measured(
+    run: SectionRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(memory, "SAMPLE", memory.SAMPLE * 2)
+    monkeypatch.setattr(memory, "write_model", lambda shape, folder: folder)
+    outcomes = [TimeoutError("not ready"), MeasuredMemory(Prediction(1, 1), Prediction(1, 1), {})]
+
+    def measure(case: MemoryCase, model: Path, scratch: Path) -> MeasuredMemory:
+        outcome = outcomes.pop(0)
+        if isinstance(outcome, TimeoutError):
+            raise outcome
+        return outcome
+
+    measured = memory.measure_section(run, measure)
+    assert [figure.value for figure in islice(measured, 3)] == ["failed", 0, 0]
+    with pytest.raises(WrongResult, match="llama"):
+        next(measured)
+
+
 def test_a_failed_test_of_a_group_is_a_wrong_result(
     run: SectionRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
