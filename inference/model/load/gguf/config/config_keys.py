@@ -1,4 +1,4 @@
-"""Settings of GGUF files that transformers' table of config keys lacks, and an architecture, `gemma`.
+"""Settings of GGUF files that transformers' table of config keys lacks, and two architectures.
 
 Without them a model has the default sizes of its config class, whatever its file says.
 """
@@ -34,6 +34,17 @@ MISSING_KEYS: Mapping[str, Mapping[str, str]] = {
     },
     "llama": {"attention.key_length": "head_dim"},
     "nemotron": {"attention.layer_norm_epsilon": "norm_eps", "attention.key_length": "head_dim"},
+    "phi2": {
+        "context_length": "max_position_embeddings",
+        "block_count": "num_hidden_layers",
+        "feed_forward_length": "intermediate_size",
+        "embedding_length": "hidden_size",
+        "rope.freq_base": "rope_theta",
+        "attention.head_count": "num_attention_heads",
+        "attention.head_count_kv": "num_key_value_heads",
+        "attention.layer_norm_epsilon": "layer_norm_eps",
+        "vocab_size": "vocab_size",
+    },
     "qwen2": {"attention.key_length": "head_dim"},
     "qwen2_moe": {
         "expert_feed_forward_length": "moe_intermediate_size",

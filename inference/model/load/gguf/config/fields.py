@@ -50,6 +50,11 @@ def mamba_fields(header: GgufHeader) -> Fields:
     return {"model_type": "falcon_mamba"} if header.number("ssm.dt_b_c_rms") else {}
 
 
+def phi2_fields(header: GgufHeader) -> Fields:
+    """llama.cpp's name for Phi 1, 1.5 and 2."""
+    return {"model_type": "phi"}
+
+
 def phi3_fields(header: GgufHeader) -> Fields:
     """A window of 0 is none. llama.cpp leaves windows out, with a warning (src/models/phi3.cpp)."""
     return {"sliding_window": header.number("attention.sliding_window") or None}
@@ -91,6 +96,7 @@ FIELDS: Mapping[str, Callable[[GgufHeader], Fields]] = {
     "gemma4": gemma4_fields,
     "llama": llama_fields,
     "mamba": mamba_fields,
+    "phi2": phi2_fields,
     "phi3": phi3_fields,
     "stablelm": stablelm_fields,
 }

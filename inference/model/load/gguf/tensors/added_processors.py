@@ -15,7 +15,7 @@ LAYER_SCALE = ".layer_output_scale.weight"
 GEMMA4_STACKS = (".ffn_gate_up_exps.weight", ".ffn_down_exps.weight")
 ROUTER_SCALE = re.compile(r"layers\.(?P<layer>\d+)\.router\.(?P<scale>scale|per_expert_scale)$")
 ROUTER_SCALES = {"scale": "ffn_gate_inp", "per_expert_scale": "ffn_down_exps"}
-QKV = re.compile(r"blk\.\d+\.attn_qkv\.weight")
+QKV = re.compile(r"blk\.(?P<layer>\d+)\.attn_qkv\.(?P<kind>weight|bias)")
 HEAD_NORM = re.compile(r"blk\.(?P<layer>\d+)\.attn_(?P<matrix>q|k)_norm\.weight")
 
 
@@ -91,6 +91,19 @@ class FalconProcessor(PlainProcessor):
             rows.reshape(groups, -1, head_dim, *columns) for rows in np.split(weights, ends)
         ]  # (groups, heads of a group, head_dim, …)
         return np.concatenate(split, axis=1).reshape(weights.shape)
+
+
+class Phi2Processor(PlainProcessor):
+    """Divides the queries, keys and values of files of 2023, which have them in one matrix."""
+
+    def process(self, weights: Array, name: str, **options: Any) -> ProcessedTensor:
+        match = QKV.fullmatch(name)
+        if not match:
+            return ProcessedTensor(weights, name, {})
+        for matrix, rows in zip("qkv", np.split(np.array(weights), 3), strict=True):
+            parameter = f"model.layers.{match['layer']}.self_attn.{matrix}_proj.{match['kind']}"
+            options["parsed_parameters"]["tensors"][parameter] = torch.from_numpy(rows)
+        return ProcessedTensor(weights, None, {})
 
 
 class StablelmProcessor(PlainProcessor):

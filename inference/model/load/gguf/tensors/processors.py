@@ -13,6 +13,7 @@ from inference.model.load.gguf.tensors.added_processors import (
     FalconProcessor,
     Gemma4Processor,
     LlamaProcessor,
+    Phi2Processor,
     Qwen2MoeProcessor,
     StablelmProcessor,
 )
@@ -23,11 +24,12 @@ PROCESSORS: dict[str, Any] = {
     "gemma4": Gemma4Processor,
     "gpt-oss": GptOssProcessor,
     "llama": LlamaProcessor,
+    "phi2": Phi2Processor,
     "qwen2moe": Qwen2MoeProcessor,
     "stablelm": StablelmProcessor,
 }
 # Model types whose tensors have the names of another architecture.
-ARCHITECTURES: Mapping[str, str] = {"mixtral": "llama", "falcon_mamba": "mamba"}
+ARCHITECTURES: Mapping[str, str] = {"mixtral": "llama", "falcon_mamba": "mamba", "phi": "phi2"}
 
 
 @cache

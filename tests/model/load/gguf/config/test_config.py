@@ -134,7 +134,7 @@ def test_the_norms_of_a_falcon_are_those_of_its_tensors(
     assert config.new_decoder_architecture == (expected is not None)
 
 
-@pytest.mark.parametrize("architecture", ["phi3", "stablelm", "nemotron"])
+@pytest.mark.parametrize("architecture", ["phi2", "phi3", "stablelm", "nemotron"])
 def test_the_part_of_a_head_that_rotates_is_that_of_the_file(tmp_path: Path, architecture: str) -> None:
     config = read_gguf_config(write_settings(tmp_path / "a.gguf", architecture, SIZES | PARTIAL))
     assert config.rope_parameters["partial_rotary_factor"] == 0.75

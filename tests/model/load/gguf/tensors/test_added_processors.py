@@ -7,6 +7,7 @@ from inference.model.load.gguf.tensors.added_processors import (
     FalconProcessor,
     Gemma4Processor,
     LlamaProcessor,
+    Phi2Processor,
     Qwen2MoeProcessor,
     StablelmProcessor,
 )
@@ -24,6 +25,17 @@ def test_queries_keys_and_values_of_falcon_are_grouped() -> None:
     placed = processor.process(weights, "blk.0.attn_qkv.weight").weights
     np.testing.assert_array_equal(placed, grouped.reshape(-1, WIDTH))
     np.testing.assert_array_equal(processor.process(weights, "blk.0.ffn_up.weight").weights, weights)
+
+
+def test_queries_keys_and_values_of_phi_2_are_divided() -> None:
+    parameters: dict[str, torch.Tensor] = {}
+    options = {"parsed_parameters": {"tensors": parameters}}
+    for kind, weights in (("weight", np.arange(12.0).reshape(6, 2)), ("bias", np.arange(6.0))):
+        assert Phi2Processor().process(weights, f"blk.3.attn_qkv.{kind}", **options).name is None
+        for number, matrix in enumerate("qkv"):
+            rows = parameters[f"model.layers.3.self_attn.{matrix}_proj.{kind}"].numpy()
+            np.testing.assert_array_equal(rows, weights[2 * number : 2 * number + 2])
+    assert Phi2Processor().process(np.ones(2), "blk.3.attn_q.bias", **options).name == "blk.3.attn_q.bias"
 
 
 def test_norms_of_heads_are_split() -> None:
