@@ -96,13 +96,12 @@ class PlainTokenizer:
         if not ids:
             return set()
         if len(ids) <= MAX_DETOKENIZE_IDS:
-            with_special, without = (
-                self._backend.detokenize(ids, show_special=show) for show in (True, False)
-            )
-            if with_special == without:
+            full_text = self._backend.detokenize(ids, show_special=True)
+            plain_text = self._backend.detokenize(ids, show_special=False)
+            if plain_text == full_text:
                 return set()
             if len(ids) == 1:
-                return set() if without else set(ids)
+                return set() if plain_text else set(ids)
         half = len(ids) // 2
         return self._special_ids(ids[:half]) | self._special_ids(ids[half:])
 
@@ -132,15 +131,8 @@ def build_input(
         raise ImpossibleRequest(
             f"Cannot fit the prompt in {budget} tokens while using specified stop_strings"
         )
-    return ModelInput(
-        preamble=preamble,
-        prompt=used,
-        preamble_ids=preamble_ids,
-        prompt_ids=used_ids,
-        num_fixed_tokens=num_fixed_tokens,
-        num_original_tokens=len(ids),
-        token_ids=(*opening, *preamble_ids, *used_ids, *closing),
-    )
+    token_ids = (*opening, *preamble_ids, *used_ids, *closing)
+    return ModelInput(preamble, used, preamble_ids, used_ids, num_fixed_tokens, len(ids), token_ids)
 
 
 def fit_prompt(

@@ -5,11 +5,14 @@ Memory depends on shapes alone; models read values only for warnings, or to choo
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
+
+from inference.process.imports.deferred_torch import with_meta_kernels
 
 aten = torch.ops.aten
 
@@ -23,7 +26,7 @@ class MetaMode(TorchDispatchMode):
         rule = RULES.get(func)
         if rule and isinstance(args[0], Tensor) and args[0].is_meta:
             return rule(args[0])
-        return func(*args, **(kwargs or {}))
+        return with_meta_kernels(partial(func, *args, **(kwargs or {})))
 
 
 @contextmanager

@@ -7,6 +7,7 @@ that files store separately, and reports missing ones; here it reads no data. Kn
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from transformers import AutoConfig
 
 from inference.model.load.architecture import auto_class_of
 from inference.model.load.silence import silence_transformers
-from inference.process.imports.deferred_torch import load_meta_kernels
+from inference.process.imports.deferred_torch import register_common_kernels, with_meta_kernels
 
 META_DEVICE_MAP = {"": "meta"}
 
@@ -48,10 +49,11 @@ def build_on_meta(raw_config: Mapping[str, Any]) -> Any:
 
     Raises ValueError if a weight would be empty, and whatever the architecture raises.
     """
-    load_meta_kernels()
+    register_common_kernels()
     config = AutoConfig.for_model(**raw_config)
     with torch.device("meta"), warnings.catch_warnings(action="ignore"):
-        model = auto_class_of(config).from_config(config, dtype=torch.float32).eval()
+        from_config = partial(auto_class_of(config).from_config, config, dtype=torch.float32)
+        model = with_meta_kernels(from_config, Exception).eval()
     if empty_weight := next((name for name, weight in model.named_parameters() if not weight.numel()), ""):
         raise ValueError(f"{empty_weight} would be empty")
     return model
@@ -68,7 +70,8 @@ def load_on_meta(
     state = model.state_dict() if tensors is None else dict(tensors)
     try:
         with silence_transformers():
-            loaded_model, report = type(model).from_pretrained(
+            from_pretrained = partial(
+                type(model).from_pretrained,
                 None,
                 config=model.config,
                 state_dict=state,
@@ -77,6 +80,7 @@ def load_on_meta(
                 ignore_mismatched_sizes=True,
                 output_loading_info=True,
             )
+            loaded_model, report = with_meta_kernels(from_pretrained, Exception)
             # transformers ties weights stored twice only if their values are equal; meta tensors have none.
             loaded_model.tie_weights()
     except Exception:  # an architecture's own failure

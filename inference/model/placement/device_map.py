@@ -17,7 +17,7 @@ from torch.nn import Module, ModuleList
 from transformers import modeling_utils
 
 from inference.errors import BadRequest
-from inference.process.imports.deferred_torch import load_meta_kernels
+from inference.process.imports.deferred_torch import with_meta_kernels
 
 CPU = "cpu"
 
@@ -71,9 +71,10 @@ def build_device_map(
 
     Raises BadRequest if the model has another number of layers.
     """
-    load_meta_kernels()
     with torch.device("meta"):
-        skeleton = auto_class.from_config(deepcopy(config), trust_remote_code=trust_remote_code)
+        skeleton = with_meta_kernels(
+            lambda: auto_class.from_config(deepcopy(config), trust_remote_code=trust_remote_code), Exception
+        )
     try:
         return device_map(skeleton, devices)
     except ValueError as error:

@@ -11,6 +11,7 @@ from importlib.abc import Loader
 from types import ModuleType
 from typing import Any, TypeVar
 
+from inference.process.imports import common_meta_kernels
 from inference.process.imports.deferred_modules import DeferredLoader, is_deferred, load_module
 
 COMPILER = "torch._dynamo"
@@ -27,11 +28,20 @@ def load_meta_kernels() -> bool:
     return was_deferred
 
 
-def with_meta_kernels(call: Callable[[], T]) -> T:
-    """call(), again with the shape functions if an operator has none in C++ for meta tensors."""
+def register_common_kernels() -> None:
+    """Make torch's shape functions unnecessary for most models."""
+    if is_deferred(META_KERNELS):
+        common_meta_kernels.register()
+
+
+def with_meta_kernels(call: Callable[[], T], error: type[Exception] = NotImplementedError) -> T:
+    """call(), again with the shape functions if an operator has none in C++ for meta tensors.
+
+    error: what is raised then; code between may raise something else than the operator
+    """
     try:
         return call()
-    except NotImplementedError:
+    except error:
         if not load_meta_kernels():
             raise
     return call()
@@ -44,6 +54,10 @@ class MetaKernelsLoader(DeferredLoader):
         super().exec_module(module)
         if set_metaclass := getattr(sys.modules["torch._C"], "_set_generator_metaclass", None):
             set_metaclass(import_module("torch._opaque_base").OpaqueBaseMeta)
+
+    def load(self, module: ModuleType) -> None:
+        common_meta_kernels.unregister()
+        super().load(module)
 
 
 class TorchLoader(DeferredLoader):

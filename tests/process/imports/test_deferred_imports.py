@@ -60,10 +60,13 @@ packages = Counter(name.partition(".")[0] for name in sys.modules)
 assert packages.total() <= 2630, packages.most_common(40)
 assert not {"aiohttp", "peft", "sympy"} & set(packages), set(packages)
 assert not {"torch._decomp", "torch._prims", "torch._refs", "torch._export"} & set(sys.modules)
-code = main.main(["--selftest", "--model", "models/demo", "--device", "cpu"])
+from checks.memory import remembered_size
 from inference.process.imports.deferred_modules import is_deferred
 
-assert is_deferred("torch._dynamo") and is_deferred("torch.export")
+remembered_size.read_size = lambda path: None  # as in a first start
+code = main.main(["--selftest", "--model", "models/demo", "--device", "cpu"])
+assert all(map(is_deferred, ("torch._dynamo", "torch.export", "torch._meta_registrations")))
+assert len(sys.modules) <= 2750, len(sys.modules)
 unused = {"torch._dynamo.eval_frame", "torch._inductor", "torch.distributed.tensor", "peft"}
 assert not unused & set(sys.modules), unused & set(sys.modules)
 sys.exit(code)
@@ -97,6 +100,41 @@ values = torch.empty(2, device="meta")
 assert with_meta_kernels(lambda: torch.where(values > 0, values, 1)).is_meta
 assert not is_deferred("torch._meta_registrations")
 assert torch.equal(drawn, torch.rand(3, generator=torch.Generator().manual_seed(7)))
+"""
+
+COMMON = """
+import torch
+from torch.nn import functional as F
+from checks.memory.model_size import measure_model
+from inference.process.imports.deferred_modules import is_deferred
+from inference.process.imports.deferred_torch import load_meta_kernels, register_common_kernels
+from tests.tiny_models.families import FAMILIES
+
+def shapes():
+    ids = torch.zeros(2, 3, dtype=torch.long, device="meta")
+    values = torch.empty(2, 3, 4, dtype=torch.bfloat16, device="meta")
+    masked = torch.empty(2, 3, 4, dtype=torch.bfloat16, device="meta")
+    tensors = (
+        torch.where(ids[..., None] > 0, values, 1),
+        torch.where(ids > 0, ids, 0.5),
+        torch.where(ids[..., None] > 0, values, values, out=masked),
+        F.embedding(ids, values[0]),
+        values.index_select(-1, ids[0]),
+        torch.relu(values),
+        F.layer_norm(values, (4,)),
+        F.scaled_dot_product_attention(values, values, values, torch.ones(3, 3, device="meta") > 0),
+    )
+    return [(each.shape, each.dtype, each.stride()) for each in tensors]
+
+def sizes():
+    configs = ({"model_type": name, "vocab_size": 97} | FAMILIES[name] for name in ("llama", "bloom"))
+    return [measure_model(config, 0, lambda num_parameters: "bfloat16") for config in configs]
+
+register_common_kernels()
+common = shapes(), sizes()
+assert is_deferred("torch._meta_registrations") and all(size.activation_bytes_per_token for size in common[1])
+load_meta_kernels()
+assert (shapes(), sizes()) == common
 """
 
 PATTERNS = """
@@ -151,6 +189,10 @@ def test_exporting_a_model_and_indexing_under_vmap_load_what_they_need() -> None
 
 def test_the_meta_device_gets_kernels_in_python_when_it_needs_one() -> None:
     run_imported(META)
+
+
+def test_a_first_start_measures_common_models_without_torchs_kernels_in_python() -> None:
+    run_imported(COMMON)
 
 
 def test_patterns_for_names_of_weights_are_compiled_when_they_are_used() -> None:

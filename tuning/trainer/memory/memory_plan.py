@@ -20,6 +20,7 @@ from inference.model.quantization.find_weights import find_weights
 from inference.model.quantization.schemes import NONE, weight_bytes_saved
 from inference.native.library import available
 from inference.native.packed_matrix import NATIVE_DTYPES
+from inference.process.imports.deferred_torch import load_meta_kernels
 from tuning.data.examples import Dataset
 from tuning.trainer.losses.target_logprobs import tokens_per_block
 from tuning.trainer.memory.mapped_weights import MappedWeights, read_mapped_weights
@@ -89,6 +90,7 @@ def plan_memory(raw_config: Mapping[str, Any], spec: JobSpec, num_tokens: int) -
 
     Raises BadRequest for an adapter that the model cannot have, and whatever the architecture raises.
     """
+    load_meta_kernels()  # adapters are made of operators that need them
     model = build_on_meta(raw_config)
     device = resolve_device(spec.device)
     dtype = training_dtype(spec.dtype, device, count_parameters(model))
