@@ -5,6 +5,7 @@ from api.openai.protocol.chat import ChatCompletionRequest, ToolChoice
 from inference.errors import short
 
 TOOL_CHOICES = ("none", "auto", "required")
+ALIASES = {"any": "required"}  # Mistral's word
 NO_MATCH = "The tool specified in `tool_choice` does not match any of the specified `tools`"  # vLLM's
 NONE_ALLOWED = "tool_choice requires a call, but allows no tool that the model can call"
 
@@ -45,7 +46,7 @@ def forces_named_tool(body: ChatCompletionRequest) -> bool:
 def choice_name(choice: str | ToolChoice | None) -> str | None:
     """One of TOOL_CHOICES, the name of a tool, or None. Raises InvalidBody for an incomplete object."""
     if not isinstance(choice, ToolChoice):
-        return choice
+        return choice and ALIASES.get(choice, choice)
     if choice.function:
         return choice.function.name
     if choice.allowed_tools:

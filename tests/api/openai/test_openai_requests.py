@@ -237,6 +237,7 @@ def test_the_chat_template_gets_the_requested_options(
         ("auto", "auto"),
         ("none", "none"),
         ("required", "required"),
+        ("any", "required"),
         ("get_weather", "get_weather"),
         ({"type": "function", "function": {"name": "get_weather"}}, "get_weather"),
         ({"function": {"name": "get_weather"}}, "get_weather"),
