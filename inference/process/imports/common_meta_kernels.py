@@ -30,7 +30,7 @@ def unregister() -> None:
 def where(condition: Any, first: Any, second: Any) -> Any:
     torch = import_module("torch")
     shape = torch.broadcast_tensors(condition, first, second)[0].shape
-    return condition.new_empty(shape, dtype=torch.result_type(first, second))
+    return torch.empty(shape, dtype=torch.result_type(first, second), device="meta")
 
 
 def where_out(condition: Any, first: Any, second: Any, *, out: Any) -> Any:
