@@ -73,8 +73,9 @@ class Figures:
         return self.sample(f"tgi_{name}", labels)
 
     def sample(self, name: str, labels: dict[str, str]) -> float:
-        value = self.samples[name, frozenset(labels.items())]
-        return value - self.before.sample(name, labels) if self.before else value
+        """The value, or its change: a series that did not exist before was 0."""
+        key = name, frozenset(labels.items())
+        return self.samples[key] - (self.before.samples.get(key, 0.0) if self.before else 0.0)
 
 
 @pytest.fixture
