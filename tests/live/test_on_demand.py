@@ -5,6 +5,7 @@ import os
 import re
 import signal
 import time
+from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -111,13 +112,11 @@ def children(models: ServerProcess) -> list[psutil.Process]:
     return psutil.Process(models.process.pid).children()
 
 
-def count_changes(models: ServerProcess) -> dict[str, float]:
+def count_changes(models: ServerProcess) -> Counter[str]:
     """How often models were loaded, and put to sleep."""
     metrics = requests.get(f"{models.url}/metrics", timeout=60).text
-    return {
-        change: sum(map(float, re.findall(rf"^hearth_model_{change}_total.* (\S+)$", metrics, re.MULTILINE)))
-        for change in ("loads", "sleeps")
-    }
+    changes = re.findall(r"^hearth_model_(loads|sleeps)_total.* (\S+)$", metrics, re.MULTILINE)
+    return sum((Counter({change: round(float(count))}) for change, count in changes), Counter())
 
 
 def wait_until_unloaded(models: ServerProcess, model: str) -> None:
@@ -127,21 +126,30 @@ def wait_until_unloaded(models: ServerProcess, model: str) -> None:
         time.sleep(0.1)
 
 
+def unload_both(models: ServerProcess) -> None:
+    for name in ("a", "b"):
+        assert models.post("/models/unload", {"model": name}).json() == {"success": True}
+        wait_until_unloaded(models, name)
+
+
 def test_models_take_turns_in_the_memory_of_one(models: ServerProcess) -> None:
+    unload_both(models)
     assert statuses(models) == {"a": "unloaded", "b": "unloaded", "bee": "unloaded"} and not children(models)
+    before = count_changes(models)
     with ThreadPoolExecutor(8) as pool:
         answers_in_order = list(pool.map(lambda name: ask(models, name), ["a", "bee"] * 4))
     assert answers_in_order == [PARIS] * 8
-    assert count_changes(models) == {"loads": 2, "sleeps": 1}, "eight mixed requests took one swap"
+    assert count_changes(models) - before == {"loads": 2, "sleeps": 1}, "eight mixed requests took one swap"
 
 
 def test_a_model_that_sleeps_is_woken_and_not_loaded(models: ServerProcess) -> None:
-    processes = {child.pid for child in children(models)}
+    assert [ask(models, name) for name in ("a", "b")] == [PARIS] * 2
+    processes, before = {child.pid for child in children(models)}, count_changes(models)
     for _ in range(2):
         (sleeping,) = {"a", "b"} - {name for name, status in statuses(models).items() if status == "loaded"}
         assert statuses(models)[sleeping] == "sleeping"
         assert ask(models, sleeping) == PARIS
-    assert count_changes(models) == {"loads": 2, "sleeps": 3}
+    assert count_changes(models) - before == {"sleeps": 2}
     assert {child.pid for child in children(models)} == processes and len(processes) == 2
 
 
@@ -163,7 +171,5 @@ def test_crashes_end_the_models_and_the_next_request_loads_one(models: ServerPro
 
 
 def test_an_unloaded_model_has_no_process(models: ServerProcess) -> None:
-    for name in ("a", "b"):
-        assert models.post("/models/unload", {"model": name}).json() == {"success": True}
-        wait_until_unloaded(models, name)
+    unload_both(models)
     assert not children(models)
