@@ -10,6 +10,7 @@ from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
 from inference.errors import BadRequest, Internal, Unavailable
 from tests.engine.conftest import Bench, FakeRunner, GreedySampler
+from tests.fakes.stepped_clock import SteppedClock
 from tests.timeouts import TIMEOUT_S
 
 Make = Callable[..., Bench]
@@ -39,8 +40,11 @@ def engine() -> Iterator[Engine]:
     engine.stop()
 
 
-def test_a_background_task_takes_one_step_per_engine_step_while_sequences_run(make_bench: Make) -> None:
+def test_a_background_task_takes_one_step_per_engine_step_while_sequences_run(
+    make_bench: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     bench, events = make_bench(), []
+    bench.probe.set_clock(monkeypatch, SteppedClock())  # a step that takes no time is followed by another
     sink = bench.submit([3, 4, 5], 8)
     future = bench.engine.run(BackgroundTask(counting(5, events)))
     for turn in range(1, 6):
