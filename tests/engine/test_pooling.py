@@ -234,8 +234,16 @@ def test_a_prompt_of_an_answer_comes_before_shorter_inputs(make_bench: MakeBench
     assert not any(batch.pooled_rows for batch in bench.runner.batches[:-1])
 
 
-def test_inputs_are_computed_while_answers_keep_coming(make_bench: MakeBench) -> None:
-    bench = make_bench(16)
+def test_inputs_are_computed_while_answers_keep_coming(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SteppedClock()
+
+    def take_a_second(batch: Batch, moved: bool) -> None:
+        clock.now += moved
+
+    bench = make_bench(16, on_forward=take_a_second)
+    bench.probe.set_clock(monkeypatch, clock)  # inputs pause for as long as their last step took
     sinks, _ = submit(bench, *TEXTS)
     for step in range(200):
         if step % 2 == 0:
