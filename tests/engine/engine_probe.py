@@ -152,6 +152,10 @@ class EngineProbe:
             patch.setattr(module, "time", clock)
         self.engine.core.background_queue = BackgroundQueue(clock.monotonic)
 
+    def ignore_step_times(self) -> None:
+        """Let any number of prompt tokens join answers: how many do so depends on how fast the machine is."""
+        self.engine.core.scheduler.step_time_limit = None
+
     def set_recovery_steps(self, patch: pytest.MonkeyPatch, steps: int) -> None:
         """Restores the limits after this many successful steps after an out-of-memory step."""
         patch.setattr(step_limits, "STEPS_TO_RECOVER", steps)

@@ -464,6 +464,7 @@ def run_load(load: Load, overlap: bool) -> tuple[Engine, list[RecordingSink]]:
         Sampler(runner.vocab),
         EngineOptions(max_batch_tokens=load.token_budget, max_queued_tokens=10**6),
     )
+    EngineProbe(engine).ignore_step_times()
     requests = [
         make_request(
             tuple(rng.choices(range(runner.vocab), k=rng.randint(20, 180))),
