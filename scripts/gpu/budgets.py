@@ -2,11 +2,12 @@
 
 from collections.abc import Mapping
 
-# Minutes after which no further figure is measured. A section starts only if half of them are left.
+# Minutes after which no further figure is measured. A section starts only if half of them are left. The first
+# section that needs an engine builds it, in up to 35 seconds of its budget.
 BUDGETS: Mapping[str, float] = {
     "start": 1.5,
     "restart": 1.5,
-    "roofline": 0.5,
+    "roofline": 1.0,
     "overlap": 1.0,
     "profile": 1.0,
     "prefill": 0.7,
@@ -16,7 +17,7 @@ BUDGETS: Mapping[str, float] = {
     "host": 0.6,
     "adapters": 1.2,
     "placement": 1.0,
-    "long": 1.0,
+    "long": 1.5,
     "layers": 1.5,
     "kernels": 4.0,
     "transformers": 3.5,

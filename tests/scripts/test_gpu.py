@@ -17,6 +17,7 @@ import pytest
 import torch
 
 from inference.model.device_copy import lists_to_device
+from inference.native.build import NativeUnavailable
 from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.models import build_model, num_parameters
 from scripts.bench.options import BenchOptions
@@ -34,6 +35,7 @@ from scripts.gpu.sections import (
     memory,
     prefill,
     profile,
+    quantized,
     roofline,
     sync,
     versus_vllm,
@@ -344,6 +346,17 @@ def test_a_server_that_fails_leaves_the_others_to_be_measured(
     assert [figure.value for figure in islice(measured, 3)] == ["failed", 0, 0]
     with pytest.raises(WrongResult, match="llama"):
         next(measured)
+
+
+def test_quantized_steps_are_timed_where_the_cpu_has_no_native_code(
+    run: SectionRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*arguments: str) -> float:
+        raise NativeUnavailable("no C compiler")
+
+    monkeypatch.setattr(quantized, "error_to_cpu", refuse)
+    measured = quantized.measure_section(run)
+    assert next(measured) == Figure("errors", "not measured", remark="no C compiler")
 
 
 def test_a_failed_test_of_a_group_is_a_wrong_result(
