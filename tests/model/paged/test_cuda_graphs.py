@@ -17,6 +17,7 @@ import torch
 from inference.model.batch import Batch, Clear, make_batch
 from inference.model.kv_cost import WindowGroup
 from inference.model.paged import cuda
+from inference.model.paged.attn_metadata import build_metadata
 from inference.model.paged.captured_graph import MAX_ROW_TOKENS, Capture, DecodeGraph, MixedGraph
 from inference.model.paged.cuda_graphs import (
     MAX_CAPTURE_S,
@@ -155,6 +156,15 @@ def test_a_step_replays_the_smallest_graph_that_fits_and_capture_leaves_pages_bl
         )
     )
     assert replayed == [1, 2, 4, 8, 8]
+
+
+def test_inputs_that_one_launch_copies_have_one_dtype_and_equal_strides() -> None:
+    runner = record_runner(tiny("llama"), eager_recorder, 64)
+    metadata = build_metadata(prompt_and_token(3), PAGE_SIZE, runner.device)
+    for graph in filter(lambda graph: graph.supports(metadata), runner.graphs):
+        for target, values in graph.input_copies(metadata):
+            assert target.dtype == values.dtype == torch.int64
+            assert target.shape == values.shape and target.stride() == values.stride() == (1,)
 
 
 def test_a_step_with_pooled_rows_is_computed_directly() -> None:
