@@ -108,10 +108,10 @@ class ModelStep:
         try:
             return self.execute_once(scheduler_output, cache_ops)
         except Exception as error:
+            if is_device_lost():  # cuBLAS reports a shortage of memory then, too
+                raise DeviceLost(str(error)) from error
             if is_memory_shortage(error):
                 raise StepOutOfMemory(str(error)) from error
-            if is_device_lost():
-                raise DeviceLost(str(error)) from error
             log.exception("step failed sequences=%d", len(scheduler_output))
         return self._bisect(scheduler_output)
 

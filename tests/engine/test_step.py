@@ -129,6 +129,7 @@ def test_the_error_message_hides_the_cause() -> None:
         MemoryError(),
         RuntimeError("[enforce fail at alloc_cpu.cpp:119] DefaultCPUAllocator: can't allocate memory"),
         RuntimeError("std::bad_alloc"),
+        RuntimeError("CUDA error: CUBLAS_STATUS_ALLOC_FAILED when calling `cublasCreate(handle)`"),
     ),
 )
 def test_running_out_of_memory_fails_no_sequence(error: Exception) -> None:
@@ -142,12 +143,21 @@ def test_running_out_of_memory_fails_no_sequence(error: Exception) -> None:
         step.compute()
 
 
-def test_a_step_is_not_repeated_on_a_device_that_is_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "error", [RuntimeError("illegal memory access"), RuntimeError("CUBLAS_STATUS_ALLOC_FAILED")]
+)
+def test_a_step_is_not_repeated_on_a_device_that_is_lost(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(step_module, "is_device_lost", lambda: True)
-    step = StepBench([3], [POISON], [5])
-    with pytest.raises(DeviceLost):
+    step = StepBench([3], [5])
+
+    def fail(batch: Batch, moved: bool) -> None:
+        raise error
+
+    step.runner.on_forward = fail
+    with pytest.raises(DeviceLost, match=str(error)):
         step.compute()
-    assert len(step.runner.batches) == 1
 
 
 def test_prompt_tokens_are_scored_by_the_logits_before_them() -> None:

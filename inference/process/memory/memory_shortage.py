@@ -26,11 +26,12 @@ TOO_LITTLE_MEMORY = "the server has too little memory for this request"
 REMEDY = "raise ulimit -v, ulimit -d or the container's memory limit, or free memory"
 TORCH_ERROR = "OutOfMemoryError"  # the name of its class, which stands for any device
 REFUSED_ERRNOS = frozenset((errno.ENOMEM, errno.EAGAIN))
-# Parts of messages: of torch, Python's threads, the dynamic linker, C++ and Rust.
+# Parts of messages: of torch, cuBLAS, Python's threads, the dynamic linker, C++ and Rust.
 REFUSED_TEXTS = (
     "can't allocate memory",
     "can't start new thread",
     "cannot allocate memory",
+    "cublas_status_alloc_failed",
     "failed to map segment",
     "memory allocation",
     "memoryerror",
