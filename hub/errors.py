@@ -18,6 +18,7 @@ from huggingface_hub.errors import (
     HfHubHTTPError,
     HFValidationError,
     HTTPError,
+    OfflineModeIsEnabled,
     RepositoryNotFoundError,
     RevisionNotFoundError,
 )
@@ -28,6 +29,9 @@ from inference.finding import Finding, Refused
 from inference.untrusted_json import TooDeep
 
 TOKEN_PATTERN = re.compile("[!-~]+")
+NAME_IN_TEXT = re.compile(
+    r"\s*(\w+://[^/\s]+/|(hf|huggingface)\.co/)?(?P<name>[\w-][\w.-]*/[\w-][\w.-]*)(?P<tag>[:@][\w.-]+)?(/\S*)?\s*"
+)
 SETTING = "HUGGINGFACE_ACCESS_TOKEN"
 EXAMPLE = '"Qwen/Qwen3-0.6B"'
 NO_NETWORK = "check the network; HTTPS_PROXY names a proxy, HF_ENDPOINT a mirror of the Hub"
@@ -87,6 +91,10 @@ def explain_hub_errors(hub: Hub, name: str, revision: str) -> Iterator[None]:
         ) from error
     except RecursionError as error:  # from the JSON parser
         raise HubUnavailable(f"{hub.endpoint} sent an invalid response: {TooDeep()}") from error
+    except OfflineModeIsEnabled as error:
+        raise HubUnavailable(
+            "HF_HUB_OFFLINE is set", "unset the environment variable, to fetch it"
+        ) from error
     except ConnectionError as error:
         raise HubUnavailable(last_line(error)) from error
     except SSLError as error:
@@ -182,6 +190,16 @@ def explain_no_version(refusal: HubRefusal) -> tuple[str, str]:
     )
 
 
+def explain_bad_name(refusal: HubRefusal) -> tuple[str, str]:
+    """The name of the model that a URL or a name with a tag contains is suggested."""
+    match = NAME_IN_TEXT.fullmatch(refusal.name)
+    fix = 'MODEL_NAME = "owner/model", or the path of a folder'
+    if match:
+        tag = "; a version is MODEL_REVISION, a file GGUF_FILE" if match["tag"] else ""
+        fix = f'MODEL_NAME = "{match["name"]}"{tag}'
+    return "not a valid name of a model", fix
+
+
 def explain_unknown_error(refusal: HubRefusal) -> tuple[str, str]:
     return explain_wrong_token(refusal) or (
         f"the Hub says: {refusal.message}",
@@ -206,10 +224,7 @@ MEANINGS: tuple[tuple[type[Exception], Callable[[HubRefusal], tuple[str, str]]],
     (RepositoryNotFoundError, explain_no_model),
     (RevisionNotFoundError, explain_no_version),
     (EntryNotFoundError, lambda refusal: ("a file of the model is missing", f"see {refusal.url}/tree/main")),
-    (
-        HFValidationError,
-        lambda _: ("not a valid name of a model", 'MODEL_NAME = "owner/model", or the path of a folder'),
-    ),
+    (HFValidationError, explain_bad_name),
     (DisabledRepoError, lambda _: ("disabled by the Hub", f"MODEL_NAME = {EXAMPLE}, or any other model")),
 )
 

@@ -49,7 +49,8 @@ def find_model(
         if folder.is_file() and folder.suffix == GGUF:
             return from_folder(name, folder.parent, replace(allowed, gguf_file=folder.name))
     if name.startswith((".", "/", "~", "models/")):
-        raise Refused(explain_no_such_model(name, f"no folder {name}"))
+        kind = "GGUF file" if name.endswith(GGUF) or Path(name).expanduser().is_file() else "folder"
+        raise Refused(explain_no_such_model(name, f"no {kind} {name}"))
     may_use_cache = bool(COMMIT_PATTERN.fullmatch(revision)) or not refresh
     if may_use_cache and (cached := from_complete_cache(name, revision, hub, allowed)):
         return cached

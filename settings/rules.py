@@ -6,6 +6,7 @@ from collections.abc import Callable
 from settings.schema import BadSetting, Settings
 
 ROOT_PATH = re.compile(r"(/[^/?#\s]+)+")
+NO_HOST = re.compile(r"\w+://.*|[^:/\[\]]+:\d+")  # a URL, or an address with a port
 WITH_IMATRIX = ("q6_k", "q5_k_m", "q4_k_m", "q4_0")  # q8_0, int8 and int4 are rounded without one
 IsBroken = Callable[[Settings], bool]
 
@@ -56,6 +57,10 @@ RULES: tuple[tuple[IsBroken, str], ...] = (
     (
         lambda s: bool(s.root_path) and not ROOT_PATH.fullmatch(s.root_path),
         "ROOT_PATH={s.root_path} must begin with / and end without it, as /llm does",
+    ),
+    (
+        lambda s: bool(NO_HOST.fullmatch(s.host)),
+        'HOST={s.host} must be an address or a name alone, such as "127.0.0.1": the port is PORT',
     ),
     (lambda s: not s.validation_workers, "`validation_workers` must be > 0: raise VALIDATION_WORKERS"),
     (

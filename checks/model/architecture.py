@@ -20,7 +20,7 @@ from inference.model.load.tasks import task_of_type
 
 def check(plan: Plan, machine: Machine) -> Finding:
     config = plan.repository.config
-    model_type = str(config.get("model_type"))
+    model_type = str(config.get("model_type") or "a model_type in config.json")
     if why := why_unsupported(config):
         have = "not a text generator" if is_known(config) else "unknown"
         return Finding("architecture", model_type, have, False, upgrade_hint(config) or f"the model {why}")

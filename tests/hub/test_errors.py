@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from huggingface_hub import close_session
+from huggingface_hub.errors import OfflineModeIsEnabled
 
 from hub.client import Hub
 from hub.download import fetch
@@ -195,8 +196,27 @@ def test_a_renamed_model_is_found_and_fetched_by_its_old_name(
     assert (fetch(source, known) / "model.safetensors").stat().st_size == source.weight_bytes
 
 
-def test_an_invalid_name_is_refused(refusal: Refusal) -> None:
-    assert "owner/model" in refusal("acme//tiny").fix
+@pytest.mark.parametrize("name", ["acme//tiny", "tiny:8b", "C:\\models\\tiny"])
+def test_an_invalid_name_is_refused(refusal: Refusal, name: str) -> None:
+    assert refusal(name).fix == 'MODEL_NAME = "owner/model", or the path of a folder'
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["https://huggingface.co/acme/tiny/tree/main", "hf.co/acme/tiny", "acme/tiny:Q4_K_M", " acme/tiny "],
+)
+def test_the_name_in_a_url_or_before_a_tag_is_suggested(refusal: Refusal, name: str) -> None:
+    fix = refusal(name).fix
+    assert fix.startswith('MODEL_NAME = "acme/tiny"') and ("GGUF_FILE" in fix) == ("Q4" in name)
+
+
+def test_the_variable_that_forbids_requests_is_named(client: Hub) -> None:
+    with (
+        pytest.raises(HubUnavailable, match=r"^HF_HUB_OFFLINE is set$") as caught,
+        explain_hub_errors(client, "acme/tiny", "main"),
+    ):
+        raise OfflineModeIsEnabled
+    assert "unset the environment variable" in caught.value.fix
 
 
 @pytest.mark.parametrize(

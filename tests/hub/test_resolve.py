@@ -101,6 +101,7 @@ def test_offline_without_a_copy_is_refused(look_up: LookUp) -> None:
 
 def test_a_missing_folder_is_not_requested_from_the_hub(fake: fake_hub.FakeHub, look_up: LookUp) -> None:
     assert refusal(look_up, "models/nothing").have == "no folder models/nothing"
+    assert refusal(look_up, "/nothing/x.gguf").have == "no GGUF file /nothing/x.gguf"
     assert fake.requests == []
 
 

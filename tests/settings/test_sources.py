@@ -9,6 +9,7 @@ from settings.sources import Source, read_config_file, read_env_file, read_envir
 from tests.settings.conftest import CONFIG, Complaint, Resolved
 
 ROOT = Path(__file__).parent.parent.parent
+NAME_ALONE = 'must be an address or a name alone, such as "127.0.0.1"'
 
 
 def write_config(folder: Path, text: str) -> Path:
@@ -159,6 +160,8 @@ def test_the_machines_hostname_is_not_an_address_to_listen_on(name: str, is_sett
         ({"QUANTIZE": "int4", "DTYPE": "float16"}, 'QUANTIZE="int4" computes in bfloat16 or float32'),
         ({"VALIDATION_WORKERS": 0}, "`validation_workers` must be > 0"),
         ({"PORT": 9000, "PROMETHEUS_PORT": 9000}, "PROMETHEUS_PORT and PORT are both 9000"),
+        ({"HOST": "127.0.0.1:9000"}, f"HOST=127.0.0.1:9000 {NAME_ALONE}"),
+        ({"HOST": "http://localhost"}, f"HOST=http://localhost {NAME_ALONE}"),
     ],
 )
 def test_settings_that_exclude_each_other_are_refused(

@@ -43,6 +43,8 @@ def why_unsupported(config: Mapping[str, Any]) -> str:
         return f"is of the type {kind!r}, which {task}; {TEXT_ONLY}"
     if own_classes := {*(config.get("auto_map") or ())} - {"AutoConfig", "AutoTokenizer", "AutoProcessor"}:
         return f"has its own code for {join_names(sorted(own_classes))}, and none that generates text"
+    if not kind:
+        return "has no model_type in its config.json: fetch the file again, or choose another model"
     return (
         f"is of the type {kind!r}, which transformers {transformers.__version__} does not know; "
         "a newer release may: pip3 install --upgrade transformers"

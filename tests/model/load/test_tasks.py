@@ -27,6 +27,7 @@ OWN_CODE = {"model_type": "own", "auto_map": {"AutoConfig": "a.B", "AutoModel": 
         ({"model_type": "llama", "architectures": ["LlamaForSequenceClassification"]}, "classifies texts"),
         (OWN_CODE, "has its own code for AutoModel, and none that generates text"),
         ({"model_type": "own"}, "does not know; a newer release may"),
+        ({}, "has no model_type in its config.json: fetch the file again"),
     ],
 )
 def test_the_reason_is_what_the_model_does(config: dict[str, Any], reason: str) -> None:
