@@ -3,6 +3,7 @@
 import sqlite3
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Literal, NamedTuple
 
 from api.store.tables import Kind, Origin, StoredItem, UnknownId, find_number, lookup_number
@@ -46,12 +47,13 @@ def list_objects(
     where, values = "owner = ? AND kind = ?", [owner, kind]
     if filter.model is not None:
         where, values = where + " AND model = ?", [*values, filter.model]
-    for key, value in filter.metadata.items():
+    if filter.metadata:  # the JSON of an object may be large: it is parsed once for all pairs
+        pairs = ", ".join(["(?, ?)"] * len(filter.metadata))
         where += (
-            " AND EXISTS (SELECT 1 FROM json_each(objects.value, '$.metadata') AS pair"
-            " WHERE pair.key = ? AND pair.value = ?)"
+            " AND (SELECT count(*) FROM json_each(objects.value, '$.metadata') AS pair"
+            f" WHERE (pair.key, pair.value) IN (VALUES {pairs})) = {len(filter.metadata)}"
         )
-        values += [key, value]
+        values += chain.from_iterable(filter.metadata.items())
     after = None
     if query.after is not None:
         after = lookup_number(connection, owner, kind, query.after)

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from api.store.context import find_items
+from api.store.listing import Filter, PageQuery, list_objects
 from api.store.schema import TABLES
 from api.store.store import Store, open_store
 from api.store.tables import StoredItem, StoredObject, UnknownId, find, insert
@@ -230,3 +231,18 @@ def test_the_default_file_is_in_the_cache_folder(caplog: pytest.LogCaptureFixtur
     assert store is not None and store.path.parts[-2:] == ("hearth", "responses.db")
     store.close()
     assert str(store.path) in caplog.text
+
+
+def test_a_list_parses_each_object_once_for_all_pairs_of_metadata(store: Store) -> None:
+    """A long conversation takes a millisecond, in which no other request reads or stores."""
+
+    def count_parsers(connection: sqlite3.Connection, num_pairs: int) -> int:
+        pairs = {str(number): "x" for number in range(num_pairs)}
+        statements: list[str] = []
+        connection.set_trace_callback(statements.append)
+        list_objects(connection, "", "response", PageQuery(), Filter(metadata=pairs))
+        connection.set_trace_callback(None)
+        (statement,) = [each for each in statements if each.startswith("SELECT id, value")]
+        return statement.count("json_each(")
+
+    assert store.run(count_parsers, 1) == store.run(count_parsers, 16) == 1
