@@ -95,6 +95,12 @@ def append(
     connection.execute("UPDATE objects SET changed = ? WHERE number = ?", (time.time(), number))
 
 
+def item_ids(connection: sqlite3.Connection, owner: str, conversation: str) -> set[str]:
+    """The ids of a conversation's items. Raises UnknownId."""
+    number = find_number(connection, owner, "conversation", conversation)
+    return {str(id) for (id,) in connection.execute("SELECT id FROM items WHERE object = ?", (number,))}
+
+
 def set_metadata(connection: sqlite3.Connection, owner: str, kind: Kind, id: str, metadata: str) -> str:
     """Replace the field `metadata` in the JSON of an object. Returns the new value. Raises UnknownId."""
     number = find_number(connection, owner, kind, id)

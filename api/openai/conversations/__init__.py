@@ -51,7 +51,7 @@ MAX_NEW_ITEMS = 20  # OpenAI's limit
 def create() -> Response:
     body = read_request(CreateConversation)
     check_metadata(body.metadata)
-    items = _new_items(body.items or [])
+    items = to_stored_items(_new_items(body.items or []))
     id = f"conv_{secrets.token_hex(16)}"
     conversation = ConversationObject(id, int(time.time()), body.metadata or {})
     value = encode(conversation)
@@ -74,8 +74,7 @@ def delete(id: str) -> Response:
 
 
 def add_items(id: str) -> Response:
-    items = _new_items(read_request(CreateItems).items)
-    run_query(tables.append, id, items)
+    items = run_query(_append, id, _new_items(read_request(CreateItems).items))
     return list_of([json.loads(item.value) for item in items], has_more=False)
 
 
@@ -93,14 +92,22 @@ def delete_item(id: str, item_id: str) -> Response:
     return get(id)
 
 
-def _new_items(items: list[InputItem]) -> list[StoredItem]:
+def _new_items(items: list[InputItem]) -> list[dict[str, Any]]:
     """The items of the current request, checked as a response checks its input."""
     if len(items) > MAX_NEW_ITEMS:
         rule = f"items may hold at most {MAX_NEW_ITEMS} items, got {len(items)}"
         raise InvalidParameter(rule, "items")
     to_chat_messages(ResponsesRequest(input=items), "items")
     sent_items: list[dict[str, Any]] = json_body.read().get("items") or []
-    return to_stored_items(resolve_references(sent_items, "items"))
+    return resolve_references(sent_items, "items")
+
+
+def _append(
+    connection: sqlite3.Connection, owner: str, id: str, new_items: list[dict[str, Any]]
+) -> list[StoredItem]:
+    items = to_stored_items(new_items, tables.item_ids(connection, owner, id))
+    tables.append(connection, owner, id, items)
+    return items
 
 
 def _insert(connection: sqlite3.Connection, owner: str, id: str, value: str, items: list[StoredItem]) -> None:

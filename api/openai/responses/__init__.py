@@ -19,7 +19,6 @@ from api.openai.responses.errors import named_as_in_responses, rename_field
 from api.openai.responses.parse import to_chat_request
 from api.openai.responses.protocol import InputTokensResponse, ResponsesRequest
 from api.openai.responses.recording import Recorder
-from api.openai.responses.stored_items import to_stored_items
 from api.openai.responses.tools import callable_tools
 from api.openai.responses.writer import NAMED_EVENTS, ResponseWriter
 from api.response import respond
@@ -78,7 +77,7 @@ def _recorder(
     store = current_store()
     if store is None or not (writer.is_stored or context.conversation_id):
         return None
-    items = to_stored_items(context.new_items)
+    items = context.stored_new_items()
     return Recorder(store, request_owner(), context, writer.is_stored, items, make_writer)
 
 

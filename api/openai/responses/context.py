@@ -48,8 +48,12 @@ class ResponseContext:
     conversation_end: int = 0
 
     def all_items(self) -> list[StoredItem]:
-        """The items of earlier turns and of the request; new ones get ids."""
-        return [*self.earlier_items, *to_stored_items(self.new_items)]
+        """The items of earlier turns and of the request."""
+        return [*self.earlier_items, *self.stored_new_items()]
+
+    def stored_new_items(self) -> list[StoredItem]:
+        """The items of the request; those without ids get some."""
+        return to_stored_items(self.new_items, (item.id for item in self.earlier_items))
 
 
 def resolve_context(body: ResponsesRequest) -> ResponseContext:

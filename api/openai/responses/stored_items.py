@@ -1,7 +1,7 @@
 """The input items of a request as they are stored and listed: each with an id, a type and content parts."""
 
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from typing import Any
 
 from api.body.json_body import encode
@@ -20,9 +20,18 @@ OTHER_PREFIX = "item"
 MAX_ID_CHARS = 128  # a client's id that is longer is replaced
 
 
-def to_stored_items(items: Iterable[Mapping[str, Any]]) -> list[StoredItem]:
-    """Items as clients send them. An item without an id gets a new one."""
-    return [_to_stored_item(item) for item in items]
+def to_stored_items(items: Iterable[Mapping[str, Any]], earlier_ids: Iterable[str] = ()) -> list[StoredItem]:
+    """Items as clients send them. An item without an id gets a new one, and so does one whose id another item
+    has: the pages of a list begin after an id.
+
+    earlier_ids  of the items before them
+    """
+    used_ids = set(earlier_ids)
+    stored_items: list[StoredItem] = []
+    for item in items:
+        stored_items.append(_to_stored_item(item, used_ids))
+        used_ids.add(stored_items[-1].id)
+    return stored_items
 
 
 def stored_output(items: Iterable[Mapping[str, Any]]) -> list[StoredItem]:
@@ -30,10 +39,10 @@ def stored_output(items: Iterable[Mapping[str, Any]]) -> list[StoredItem]:
     return [StoredItem(item["id"], encode(item).decode()) for item in items]
 
 
-def _to_stored_item(item: Mapping[str, Any]) -> StoredItem:
+def _to_stored_item(item: Mapping[str, Any], used_ids: Set[str]) -> StoredItem:
     kind = item.get("type") or "message"
     id = item.get("id")
-    if not isinstance(id, str) or not 0 < len(id) <= MAX_ID_CHARS:
+    if not isinstance(id, str) or not 0 < len(id) <= MAX_ID_CHARS or id in used_ids:
         id = f"{ID_PREFIXES.get(kind, OTHER_PREFIX)}_{secrets.token_hex(16)}"
     value = {**item, "id": id, "type": kind}
     if kind == "message":

@@ -111,3 +111,19 @@ def test_unknown_conversations_are_not_found(stored_client: FlaskClient) -> None
 def test_a_server_without_a_store_has_no_conversations(client: FlaskClient) -> None:
     response = client.post(CONVERSATIONS, json={})
     assert response.status_code == 404 and "stores nothing" in response.get_json()["error"]["message"]
+
+
+def test_items_with_one_id_are_listed_on_pages_that_end(stored_client: FlaskClient) -> None:
+    twice = [{**USER, "id": "m"}] * 2
+    id = create(stored_client, items=twice)
+    added = stored_client.post(f"{CONVERSATIONS}/{id}/items", json={"items": [*twice, {**USER, "id": "n"}]})
+    ids = [item["id"] for item in added.get_json()["data"]]
+    response = {"conversation": id, "input": twice}
+    assert stored_client.post("/v1/responses", json=response).get_json()["status"] == "completed"
+    pages, after = [], None
+    while after is None or pages[-1]["has_more"]:
+        pages.append(items_of(stored_client, id, order="asc", limit=1, **({"after": after} if after else {})))
+        after = pages[-1]["last_id"]
+        assert len(pages) <= 8
+    listed = [page["data"][0]["id"] for page in pages]
+    assert len(set(listed)) == 8 and listed[0] == "m" and listed[2:5] == ids
