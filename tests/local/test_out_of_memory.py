@@ -28,6 +28,7 @@ GREEDY = {"max_tokens": 4, "temperature": 0}
 COMPLETION = ("/v1/completions", {"prompt": "Once", **GREEDY})
 SCORED = ("/v1/completions", {"prompt": "Once", "prompt_logprobs": 1, **GREEDY})
 SCHEMA = ("/v1/completions", {"prompt": "Once", "guided_json": {"type": "object"}, **GREEDY})
+NEW_SCHEMA = ("/v1/completions", {"prompt": "Once", "guided_json": {"type": "array"}, **GREEDY})
 MESSAGES = [{"role": "user", "content": "hi"}]
 CHAT = (
     "/inference/chat_completion",
@@ -52,7 +53,7 @@ PLACES = {
     "the prompt's ids": Place(InputProcessor, "prompt_token_ids", TGI),
     "the chat template": Place(ChatTemplate, "render", CHAT),
     "the chat template of a response": Place(ChatTemplate, "render", RESPONSE),
-    "the compiler of grammars": Place(GrammarCompiler, "compile", SCHEMA, FAILED),
+    "the compiler of grammars": Place(GrammarCompiler, "compile", NEW_SCHEMA, FAILED),
     "a copy of a grammar": Place(GrammarMatcher, "copy", SCHEMA),
     "a mask of a grammar": Place(GrammarMatcher, "token_bitmask", SCHEMA, REPEATED),
     "a sequence": Place(Engine, "create_sequence", COMPLETION),
@@ -88,7 +89,10 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBackend]:
 
 @pytest.fixture(scope="module")
 def client(backend: LocalBackend) -> FlaskClient:
-    return create_app(make_models(backend), ServerSettings()).test_client()
+    """Of an app that has compiled the grammar of SCHEMA: later requests copy it in their own thread."""
+    client = create_app(make_models(backend), ServerSettings()).test_client()
+    assert client.post(SCHEMA[0], json=SCHEMA[1]).status_code == 200
+    return client
 
 
 def failing_once(method: Callable[..., Any], error: Exception) -> Callable[..., Any]:

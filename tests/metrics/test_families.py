@@ -171,7 +171,7 @@ def test_vllms_dashboard_finds_every_series_that_it_queries(client: FlaskClient,
     assert {f"vllm:{name}" for name in queried} <= names
 
 
-def test_the_kv_cache_is_described_in_vllms_labels(metrics: Metrics) -> None:
+def test_the_kv_cache_is_described_in_vllms_labels(backend: Backend, metrics: Metrics) -> None:
     samples = Figures(metrics.render().decode()).samples
     (labels,) = (dict(labels) for name, labels in samples if name == "vllm:cache_config_info")
     assert samples["vllm:cache_config_info", frozenset(labels.items())] == 1
