@@ -15,9 +15,12 @@ OF_PYTEST = "PYTEST_CURRENT_TEST"
 
 @contextmanager
 def preserved() -> Iterator[None]:
-    """Restore environment, working folder, torch's threads and Python's switch interval at the end."""
-    environment, folder = dict(os.environ), os.getcwd()
-    num_threads, interval_s = torch.get_num_threads(), sys.getswitchinterval()
+    """Restore environment, working folder, torch's threads, and what Python has of a process, at the end.
+
+    torch's compiler raises the limit of recursion, which tests of nested values run into.
+    """
+    environment, folder, num_threads = dict(os.environ), os.getcwd(), torch.get_num_threads()
+    interval_s, max_recursion = sys.getswitchinterval(), sys.getrecursionlimit()
     try:
         yield
     finally:
@@ -25,6 +28,7 @@ def preserved() -> Iterator[None]:
         os.chdir(folder)
         torch.set_num_threads(num_threads)
         sys.setswitchinterval(interval_s)
+        sys.setrecursionlimit(max_recursion)
 
 
 def restore_environment(environment: dict[str, str]) -> None:
