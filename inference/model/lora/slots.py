@@ -11,7 +11,6 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from inference.model.device_copy import to_device
 from inference.model.forward_pass.forward_context import get_forward_context
 from inference.model.forward_pass.step_adapters import StepAdapters
 from inference.model.lora.delta import LoraDelta
@@ -44,8 +43,8 @@ class AdapterSlots:
         self.adapters: dict[int, AdapterWeights] = {}
         self.tables: dict[str, Tensor] = {}
         self.forwards: dict[str, AdaptedForward] = {}
-        self.token_slots = torch.zeros(max_tokens, dtype=torch.int32, device=self.device)
-        self.logits_slots = torch.zeros_like(self.token_slots)
+        self._step_slots = torch.zeros(2, max_tokens, dtype=torch.int32, device=self.device)
+        self.token_slots, self.logits_slots = self._step_slots
         self.max_rank = 0
         self._slots: dict[int, int] = {}  # by the adapters' numbers
         self._free = list(range(1, NUM_SLOTS))
@@ -91,15 +90,13 @@ class AdapterSlots:
         return all(number in self._slots for number, _, _ in adapters.spans)
 
     def fill(self, adapters: StepAdapters) -> None:
-        """Store the slots of the step's tokens; the others get slot 0."""
-        for slots, spans in (
-            (self.token_slots, adapters.spans),
-            (self.logits_slots, adapters.logits_spans),
-        ):
-            values = torch.zeros(len(slots), dtype=torch.int32)
+        """Store the slots of the step's tokens, by one copy that nothing waits for; the others get slot 0."""
+        # New memory for each copy, pinned: the previous copy may still be in progress.
+        values = torch.zeros(self._step_slots.shape, dtype=torch.int32, pin_memory=self.device.type == "cuda")
+        for slots, spans in zip(values, (adapters.spans, adapters.logits_spans), strict=True):
             for number, start, end in spans:
-                values[start:end] = self._slots[number]
-            slots.copy_(to_device(values, self.device))
+                slots[start:end] = self._slots[number]
+        self._step_slots.copy_(values, non_blocking=True)
 
     @contextmanager
     def installed(self) -> Iterator[None]:
