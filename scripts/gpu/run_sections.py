@@ -92,7 +92,7 @@ def run_sections(
     missing = f"packages that are missing: {', '.join(missing_packages()) or 'none'}"
     figures.write("\n".join([*machine.describe(), missing, f"{bench.model}, {bench.dtype}"]))
     options = SectionOptions(bench, args.rounds, args.sample, args.output, args.vllm_path)
-    engines = EnginePool(bench, EngineSize(args.max_sequences, args.max_batch_tokens))
+    engines = EnginePool(bench, EngineSize(args.max_sequences, args.max_batch_tokens), freezes_gc=True)
     for name in names:
         figures.send(Began(name, bench.model))
         limit_s = min(60 * SECTIONS[name].minutes, max(0.0, end_s - time.monotonic()))

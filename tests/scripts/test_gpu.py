@@ -1,5 +1,6 @@
 """The GPU report on a machine without a GPU: its sections run, its arithmetic is right."""
 
+import gc
 import subprocess
 import sys
 import time
@@ -21,6 +22,7 @@ from inference.native.build import NativeUnavailable
 from scripts.bench.engine_under_test import EngineFailed
 from scripts.bench.models import build_model, num_parameters
 from scripts.bench.options import BenchOptions
+from scripts.gpu import engine as engine_module
 from scripts.gpu import run_sections as sections_process
 from scripts.gpu.engine import EnginePool, EngineSize
 from scripts.gpu.figure import Figure, WrongResult
@@ -221,6 +223,16 @@ def test_one_engine_serves_all_sections_of_its_size(run: SectionRun) -> None:
     longer = run.engines.get(context=4096, max_sequences=2)
     assert longer is not first and longer.runner.context == 4096
     assert run.engines.get() is not first
+
+
+def test_objects_are_frozen_while_there_is_an_engine(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[str] = []
+    monkeypatch.setattr(engine_module, "freeze_gc", lambda: calls.append("freeze"))
+    monkeypatch.setattr(gc, "unfreeze", lambda: calls.append("unfreeze"))
+    engines = EnginePool(BENCH, SIZE, freezes_gc=True)
+    assert engines.get() is engines.get()
+    engines.free()
+    assert calls == ["unfreeze", "freeze", "unfreeze"]
 
 
 def test_a_wait_for_the_device_is_counted_at_the_line_of_the_server(monkeypatch: pytest.MonkeyPatch) -> None:
