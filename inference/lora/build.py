@@ -32,6 +32,7 @@ from inference.model.lora.shard import (
 from inference.model.lora.token_deltas import EmbeddingDelta, TokenEmbeddings, TokenLogits
 from inference.model.lora.weights import AdapterWeights, ModuleChange
 from inference.model.parallel_layers import local_values
+from inference.model.quantization.find_weights import is_transposed_in
 
 R = TensorRole
 # A module may keep float32 in a model of another dtype, as some of T5 do.
@@ -100,7 +101,7 @@ def changed_parameters(
             return ReplacedModule(module, {pair.parameter: changed.to(weights.dtype)})
         a = a.unflatten(0, (len(weights), pair.rank))
         b = b.unflatten(1, (pair.rank, len(weights))).permute(2, 0, 1)
-        a, b = expert_pair_part(model, pair.name, a, b, is_transposed=module.is_transposed)
+        a, b = expert_pair_part(model, pair.name, a, b, is_transposed=bool(is_transposed_in(module)))
         weights = local_values(weights)
         stacks[pair.parameter] = ExpertStack(weights, *(each.to(weights).contiguous() for each in (a, b)))
     return experts_type(model, name)(module, stacks)

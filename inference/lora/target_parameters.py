@@ -15,6 +15,7 @@ from inference.lora.files import Shape
 from inference.lora.keys import PAIR, RoleKeys, TensorRole
 from inference.model.lora.adapted_experts import has_stacked_experts
 from inference.model.lora.replaced_module import is_router
+from inference.model.quantization.find_weights import is_transposed_in
 
 WRAPPER = ".base_layer"  # between the name of a module and that of an inner wrapper's tensor
 
@@ -85,7 +86,7 @@ def parameter_pair(
             f"changes {name} of a {type(owner).__name__}, which is not served: merge it into the model"
         )
     rank, (outputs, inputs) = config.rank_of(name), values.shape[-2:]
-    if getattr(owner, "is_transposed", False):
+    if is_transposed_in(owner):
         inputs, outputs = outputs, inputs
     num_ranks = rank * (len(values) if values.dim() == 3 else 1)
     shapes = {TensorRole.LORA_A: (num_ranks, inputs), TensorRole.LORA_B: (outputs, num_ranks)}

@@ -131,6 +131,17 @@ def test_experts_of_several_adapters_answer_as_peft_in_other_runners(tmp_path: P
     assert not any(adapter.unbatched for adapter in served.runner.adapters.values())
 
 
+@pytest.mark.parametrize(("target", "is_unbatched"), [("kv_b_proj", True), ("o_proj", False)])
+def test_an_adapter_of_cached_latents_has_steps_of_its_own(
+    tmp_path: Path, target: str, is_unbatched: bool
+) -> None:
+    """kv_b_proj expands the latents of all tokens of a row in every step."""
+    folder = save_adapter(tmp_path, "deepseek_v3", 0, target_modules=[target])
+    served = AdaptedEngine(tiny("deepseek_v3"), ("contiguous",), timed=False)
+    served.load(folder, 1)
+    assert served.runner.adapters[1].unbatched is is_unbatched
+
+
 @needs_fused
 @pytest.mark.parametrize(
     "feature",

@@ -16,12 +16,18 @@ from inference.model.parallel_layers import to_plain_tensors
 from inference.model.quantization.replace import ONE_BY_ONE
 
 ONE_BY_ONE_SETTING = "_experts_implementation_internal"  # of a config
+# Classes without this setting, which always compute one expert after the other.
+ALWAYS_ONE_BY_ONE = frozenset({"JetMoeParallelExperts", "LongcatFlashExperts"})
 
 
 def has_stacked_experts(module: nn.Module) -> bool:
     """Whether the module is one of transformers' that can compute its experts one by one."""
-    config = getattr(module, "config", None)
-    return hasattr(module, "is_transposed") and hasattr(config, ONE_BY_ONE_SETTING)
+    is_set = hasattr(module, "is_transposed") and has_setting(module)
+    return is_set or type(module).__name__ in ALWAYS_ONE_BY_ONE
+
+
+def has_setting(module: nn.Module) -> bool:
+    return hasattr(getattr(module, "config", None), ONE_BY_ONE_SETTING)
 
 
 class AdaptedExperts(ReplacedModule):
@@ -33,8 +39,9 @@ class AdaptedExperts(ReplacedModule):
     def __init__(self, module: nn.Module, pairs: Mapping[str, "ExpertStack"]) -> None:
         super().__init__(module, {})
         self.pairs = pairs
-        self.module.config = copy.copy(module.config)
-        setattr(self.module.config, ONE_BY_ONE_SETTING, ONE_BY_ONE)
+        if has_setting(module):
+            self.module.config = copy.copy(module.config)
+            setattr(self.module.config, ONE_BY_ONE_SETTING, ONE_BY_ONE)
         for name, stack in pairs.items():
             del self.module._parameters[name]
             self.module.__dict__[name] = stack

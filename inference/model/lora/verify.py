@@ -51,6 +51,8 @@ def try_adapter(runner: AdapterRunner, adapter: AdapterWeights) -> None:
     with_adapter = replace(batch, adapter_ids=[adapter.number])
     with runner.modules.installed([adapter]), watched_outputs(runner.model, adapter) as overflows:
         logits = scratch.forward(with_adapter).float().clone()
+        if isinstance(scratch, ContiguousRunner) and len(batch.token_ids) < scratch.page_size:
+            scratch.forward(replace(next_batch(scratch, batch), adapter_ids=[adapter.number]))
     if overflows:
         raise UnusableAdapter(f"the outputs of {overflows[0]} with it are NaN or infinite")
     if not bool(logits.isfinite().all()):
@@ -151,6 +153,12 @@ def scratch_runner(model: Any, runner: Runner) -> Runner:
     if isinstance(runner, UncachedRunner):
         return UncachedRunner(model, max_sequences=1, context=context, is_causal=runner.is_causal)
     return runner
+
+
+def next_batch(runner: ContiguousRunner, batch: Batch) -> Batch:
+    """One more token of the row: layers that expand cached latents, as MLA does, get those of all tokens."""
+    token_ids = batch.token_ids
+    return make_batch(token_ids[-1:], (0, 1), (len(token_ids),), (0,), (0,), page_size=runner.page_size)
 
 
 def trial_batch(runner: Runner, token_ids: Sequence[int]) -> Batch:
