@@ -89,6 +89,12 @@ def test_a_model_that_reads_later_tokens_is_refused() -> None:
         base_of("xlnet")
 
 
+def test_the_backbone_of_llama_4_is_its_model() -> None:
+    """Its base_model and its decoder are the causal model itself."""
+    base = base_of("llama4_text")
+    assert base.backbone is base.causal.model is not base.causal.get_decoder()
+
+
 def test_a_name_that_other_modules_have_is_no_layers_name() -> None:
     """CTRL's MLPs are called 0 and 2, as its first and third layers are."""
     model = AutoModelForCausalLM.from_config(

@@ -188,7 +188,8 @@ def split_model(causal: Any, tokenizer: Any, vocab_size: int, context: int) -> B
     Raises Unavailable if none and the output layer give its logits, or if these depend on later tokens.
     """
     with recording_calls(causal) as called_paths:
-        for backbone in (causal.base_model, causal.get_decoder()):
+        # Llama 4's text model names neither, and has its backbone where others have it.
+        for backbone in (causal.base_model, causal.get_decoder(), getattr(causal, "model", causal)):
             base = BaseModel(causal, backbone, tokenizer, vocab_size, context, called_paths)
             if backbone is not causal and is_right_split(base):
                 check_causal(base)
