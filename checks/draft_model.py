@@ -97,4 +97,6 @@ def check_takes_back(plan: Plan, machine: Machine) -> Finding | None:
 
 
 def named(finding: Finding) -> Finding:
-    return replace(finding, name=f"{NAME}: {finding.name}")
+    return replace(
+        finding, name=f"{NAME}: {finding.name}", fix=finding.fix.replace("MODEL_NAME", "DRAFT_MODEL")
+    )

@@ -63,7 +63,8 @@ def resting(model: str, problem: str, rest_s: float) -> UpstreamFailure:
 
 
 def unreachable(model: str, reason: str) -> UpstreamFailure:
-    error = Unavailable(f"the server behind {model} cannot be reached: {clean(reason)}")
+    server = f"the server behind {model}" if model else "the server"  # which names its model itself
+    error = Unavailable(f"{server} cannot be reached: {clean(reason)}")
     return UpstreamFailure(error, "unreachable", is_retried=True)
 
 

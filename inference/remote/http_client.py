@@ -5,6 +5,7 @@ No redirect is followed, no cookie is kept but that of a login, and nothing comp
 
 import asyncio
 import os
+import socket
 import ssl
 import urllib.request
 from collections.abc import AsyncIterator
@@ -238,6 +239,8 @@ def describe(error: Exception) -> str:
     number = getattr(cause, "errno", None)
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return "its certificate is not trusted"
+    if isinstance(cause, socket.gaierror):
+        return "the name of its host is unknown"
     # The error's own text has the address.
     return os.strerror(number) if isinstance(number, int) and number > 0 else type(cause).__name__
 

@@ -79,7 +79,8 @@ def check_openable(model: RemoteModel, detected: Detected, kind: str) -> None:
         fix = "name its kind in front of the address, for example vllm_chat:host:port"
         raise CannotOpen(f"the server of {shown_name} is unknown: {detected.problem}: {fix}")
     if detected.problem and (model.must_connect or not model.name or kind == GRADIO):
-        raise CannotOpen(f"the server of {shown_name} does not respond: {detected.problem}")
+        fix = "start it, or correct its address"
+        raise CannotOpen(f"the server of {shown_name} does not respond: {detected.problem}: {fix}")
     if kind not in APIS:
         kinds = ", ".join(APIS)
         raise CannotOpen(f"{shown_name}: servers of the kind {kind} are not supported yet: {kinds} are")

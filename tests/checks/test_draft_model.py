@@ -89,7 +89,8 @@ def test_a_missing_one_is_refused_by_its_name(machine: Machine) -> None:
     plan = plan_repository(settings, resolve_model(settings, HOME), machine)
     with pytest.raises(Refused) as refused:
         plan_draft_model(settings, plan, machine, plan_repository)
-    assert refused.value.finding.name.startswith("draft model: ")
+    finding = refused.value.finding
+    assert finding.name.startswith("draft model: ") and finding.fix.startswith("set DRAFT_MODEL to a model")
 
 
 @pytest.mark.parametrize("changes", [{}, {"DRAFT_MODEL": "models/demo", "DETERMINISTIC": True}])

@@ -1,13 +1,34 @@
 """A model is opened at one server: what the log says of the server's address."""
 
 import logging
+import socket
 
 import pytest
 
 from inference.remote.detect import Detected
-from inference.remote.open_member import open_member
+from inference.remote.failures import unreachable
+from inference.remote.http_client import describe
+from inference.remote.open_member import CannotOpen, open_member
 from settings.model_list import parse_entry
 from settings.remote_model import RemoteModel
+
+
+class UnknownHost(Exception):
+    """As aiohttp raises it."""
+
+    os_error = socket.gaierror(socket.EAI_NONAME, "unknown")
+
+
+def test_a_server_without_a_model_of_a_name_is_refused_if_it_is_not_there() -> None:
+    model = parse_entry(1, {"members": ["vllm_chat:127.0.0.1:9"]})
+    assert isinstance(model, RemoteModel)
+    problem = unreachable(model.name, describe(UnknownHost())).error.message
+    with pytest.raises(CannotOpen) as refused:
+        open_member(model, Detected("vllm", problem=problem))
+    assert refused.value.message == (
+        "the server of INFERENCE_SERVER does not respond: the server cannot be reached: the name of its "
+        "host is unknown: start it, or correct its address"
+    )
 
 
 @pytest.mark.parametrize(
