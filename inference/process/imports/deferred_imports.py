@@ -5,9 +5,9 @@ torch.distributed.tensor: with sympy, 1,400 modules and almost half of the time 
 imports torch.export, and shape functions of a thousand operators in Python for tensors without values.
 
 torch._dynamo is loaded when something other than its decorators is used, such as torch.compile; torch.export
-when a name of it is used; the shape functions where they are needed (deferred_torch.py). Other modules are
-imported with less work (patched_modules.py). A version of a library that needs more imports the packages as
-ever.
+when a name of it is used; the shape functions where they are needed (deferred_torch.py), and most models need
+only those in common_meta_kernels.py. Other modules are imported with less work (patched_modules.py). A
+version of a library that needs more imports the packages as ever.
 """
 
 import sys
