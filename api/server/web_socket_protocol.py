@@ -76,6 +76,13 @@ class WebSocketProtocol(WSProtocol):
         if self.writable.is_set():
             super().handle_ping(event)
 
+    def keepalive_timeout(self) -> None:
+        """A client whose pong waits behind a message that is not read yet gets further time."""
+        if self.read_paused and self.ping_timeout is not None:
+            self.pong_timer = self.loop.call_later(self.ping_timeout, self.keepalive_timeout)
+        else:
+            super().keepalive_timeout()
+
     async def receive(self) -> Any:
         message = await super().receive()
         if message["type"] == "websocket.receive" and self.held_messages:
@@ -108,6 +115,8 @@ class WebSocketProtocol(WSProtocol):
     def _time_message(self) -> None:
         """Close the connection if the message is late; else look again when it will be."""
         now = self.loop.time()
+        if self.read_paused:  # the rest waits behind a message that is not read yet
+            self.started_at = self.received_at = now
         deadline = arrival_deadline(self.started_at, self.received_at, self.buffer.length, MESSAGE_IDLE_S)
         if now < deadline:
             self.message_timer = self.loop.call_later(deadline - now, self._time_message)

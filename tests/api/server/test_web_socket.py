@@ -206,6 +206,19 @@ def test_a_message_that_stops_arriving_ends_the_connection(
         assert b"\x03\xf0the message arrives too slowly: 1 bytes" in read(connection)
 
 
+def test_a_message_that_waits_behind_others_has_time(live: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web_socket_protocol, "MESSAGE_IDLE_S", 0.05)
+    server = live(FakeBackend(ENDLESS))
+    with open_socket(server) as connection:
+        (protocol,) = server.http_server.server.server_state.connections
+        connection.sendall(CREATE * 2 + frame(b"{", is_last=False))
+        read(connection, b"output_text.delta")
+        server.until(lambda: protocol.message_timer)
+        first_time = protocol.started_at
+        server.until(lambda: protocol.started_at > first_time)
+        assert protocol.message_timer and not protocol.close_sent
+
+
 def test_messages_that_arrive_are_held_within_the_limit_of_all_bodies(live: Start) -> None:
     server = live(FakeBackend(say("a")))
     held_bodies = server.http_server.bridge.held_bodies
@@ -235,6 +248,22 @@ def test_a_client_that_does_not_read_gets_no_further_pongs(live: Start) -> None:
         assert b"unread" not in read(connection, b"response.completed")
         connection.sendall(frame(b"ping", PING))
         assert read(connection, b"ping")
+
+
+@pytest.mark.parametrize("num_messages", [1, 2])
+def test_a_pong_that_waits_behind_a_message_ends_no_answer(live: Start, num_messages: int) -> None:
+    server = live(FakeBackend(ENDLESS))
+    with open_socket(server) as connection:
+        (protocol,) = server.http_server.server.server_state.connections
+        connection.sendall(CREATE * num_messages)
+        read(connection, b"output_text.delta")
+        server.until(lambda: protocol.read_paused == (num_messages > 1))
+        server.http_server.loop.call_soon_threadsafe(protocol.keepalive_timeout)
+        if num_messages > 1:
+            server.until(lambda: protocol.pong_timer)
+            assert read(connection, b"output_text.delta") and not protocol.close_sent
+        else:
+            assert b"keepalive ping timeout" in read(connection)
 
 
 @pytest.mark.parametrize("header", ["Sec-WebSocket-Protocol: \xe9", "Sec-WebSocket-Extensions: \xe9"])
