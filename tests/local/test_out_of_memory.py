@@ -89,7 +89,7 @@ def backend(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalBackend]:
 
 @pytest.fixture(scope="module")
 def client(backend: LocalBackend) -> FlaskClient:
-    """Of an app that has compiled the grammar of SCHEMA: later requests copy it in their own thread."""
+    """Its app has compiled the grammar of SCHEMA: later requests copy it in their own thread."""
     client = create_app(make_models(backend), ServerSettings()).test_client()
     assert client.post(SCHEMA[0], json=SCHEMA[1]).status_code == 200
     return client

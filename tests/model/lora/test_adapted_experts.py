@@ -32,9 +32,9 @@ def adapt(module: Any) -> AdaptedExperts:
 def test_experts_without_a_setting_compute_with_their_pairs() -> None:
     torch.manual_seed(0)
     tokens, counts = torch.randn(5, WIDTH), [2, 0, 3]
-    chosen, weights = torch.tensor([[0, 3], [1, 2], [2, 0], [3, 1], [0, 1]]), torch.rand(5, 2)
+    expert_ids, weights = torch.tensor([[0, 3], [1, 2], [2, 0], [3, 1], [0, 1]]), torch.rand(5, 2)
     for module, inputs in (
-        (longcat_experts(), (tokens, chosen, weights)),
+        (longcat_experts(), (tokens, expert_ids, weights)),
         (JetMoeParallelExperts(EXPERTS, WIDTH, INNER), (tokens, counts)),
     ):
         adapted = adapt(module)
