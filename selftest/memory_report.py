@@ -125,7 +125,7 @@ class MemoryReport:
         yield MemoryTerm(f"{report.name} kv", kv, kv_in_use)
         yield MemoryTerm(
             f"{report.name} step",
-            report.terms.step,
+            report.terms.grammars + report.terms.step,
             max(0, peak - report.ready_memory.resident.total - kv_in_use),
         )
         yield MemoryTerm(report.name, report.terms.fixed + kv, peak)

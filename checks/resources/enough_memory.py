@@ -161,6 +161,7 @@ def describe_terms(terms: DeviceTerms, weight_format: str) -> str:
     text += f", {format_size(terms.draft_model)} of the draft model" if terms.draft_model else ""
     if terms.required > terms.serving:
         return f"{text}, {format_size(terms.load_peak)} while loading"
+    text += f", {format_size(terms.grammars)} for grammars" if terms.grammars else ""
     return f"{text}, {format_size(terms.kv)} of KV cache, {format_size(terms.step)} of activations and logits"
 
 

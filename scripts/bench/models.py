@@ -32,7 +32,6 @@ from scripts.decoder_numbers import decoder_numbers
 SEED = 1
 # The tokenizer classes of these model families add these tokens if they are missing.
 SPECIAL_TOKENS = ("<|endoftext|>", "<unk>", "<s>", "</s>")
-MERGED = "ĠĠ"  # of the merge that GGUF files of this vocabulary have, see drivers/convert.py
 CONTEXT_2K, CONTEXT_4K = {"max_position_embeddings": 2048}, {"max_position_embeddings": 4096}
 TIED = {"tie_word_embeddings": True}
 # Shapes of config.json on the Hub: Qwen2.5-0.5B, Llama-3.2-1B, Pythia-410m, Llama-3.1-8B.
@@ -135,10 +134,22 @@ def move_into_place(unfinished: Path, path: Path) -> None:
 
 
 def byte_tokenizer(vocab_size: int) -> PreTrainedTokenizerFast:
-    """A tokenizer with one token per byte, MERGED, and other texts for the remaining ids."""
-    texts = [*sorted(pre_tokenizers.ByteLevel.alphabet()), MERGED]
-    texts += [f"w{id}" for id in range(len(texts), vocab_size - len(SPECIAL_TOKENS))] + [*SPECIAL_TOKENS]
-    tokenizer = Tokenizer(tokenizer_models.BPE(vocab={text: id for id, text in enumerate(texts)}, merges=[]))
+    """A tokenizer with one token per byte of a text that has no number behind a w."""
+    texts, merges = byte_level_vocabulary(vocab_size)
+    vocabulary = {text: id for id, text in enumerate(texts)}
+    tokenizer = Tokenizer(tokenizer_models.BPE(vocab=vocabulary, merges=merges))
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     return PreTrainedTokenizerFast(tokenizer_object=tokenizer)
+
+
+def byte_level_vocabulary(vocab_size: int) -> tuple[list[str], list[tuple[str, str]]]:
+    """The texts by id, and the merges: bytes, w and a number, special tokens.
+
+    Each number has a merge, as in the vocabularies of real models, because merges take most of the memory
+    and of the time in which a tokenizer is read.
+    """
+    texts = sorted(pre_tokenizers.ByteLevel.alphabet())
+    numbers = range(vocab_size - len(texts) - len(SPECIAL_TOKENS))
+    merges = [(f"w{number // 10}" if number > 9 else "w", str(number % 10)) for number in numbers]
+    return [*texts, *map("".join, merges), *SPECIAL_TOKENS], merges

@@ -2,31 +2,19 @@
 
 SOURCE is the source folder of llama.cpp, whose converter is used. The converter identifies a tokenizer by the
 token ids of a test text and refuses unknown tokenizers. The benchmark's prompts are token ids, so the
-tokenizer is never used, and it is declared as GPT-2's. llama.cpp requires at least one merge, so the merge of
-models.MERGED is added.
+tokenizer is never used, and it is declared as GPT-2's.
 """
 
 import runpy
 import sys
 from pathlib import Path
-from typing import Any
-
-MERGE = "Ġ Ġ"  # both and what they become are in the vocabulary, as our server requires
 
 
 def main(source: str, folder: str, file: str) -> None:
     sys.path[:0] = [source, str(Path(source, "gguf-py"))]
     from conversion.base import TextModel
-    from gguf import SpecialVocab
 
     TextModel.get_vocab_base_pre = lambda self, tokenizer: "gpt-2"
-    add_to_gguf = SpecialVocab.add_to_gguf
-
-    def add_with_merge(self: Any, *args: Any, **kwargs: Any) -> None:
-        self.merges = self.merges or [MERGE]
-        add_to_gguf(self, *args, **kwargs)
-
-    SpecialVocab.add_to_gguf = add_with_merge
     script = Path(source, "convert_hf_to_gguf.py")
     sys.argv = [str(script), folder, "--outtype", "bf16", "--outfile", file]
     runpy.run_path(str(script), run_name="__main__")

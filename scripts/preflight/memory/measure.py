@@ -9,11 +9,12 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random
+from typing import Any
 
 from inference.process.memory.rss import resident_memory
 from scripts.bench.load import Request
@@ -26,6 +27,8 @@ READY_TIMEOUT_S, REPORT_TIMEOUT_S, POLL_S = 900, 20, 0.1  # a first start of 7 B
 # The first row therefore still decodes when the last prompt is prefilled.
 # The answer of an encoder-decoder model is as long as its prompt.
 EXTRA_ANSWER_TOKENS, STEP_TOKENS = 8, 256
+# Its grammar needs a table of the vocabulary, which stays in memory.
+WITH_GRAMMAR = {"prompt": [300], "max_tokens": 1, "guided_json": {"type": "object"}}
 READY_TITLE, FULL_BATCH_TITLE = "memory, ready", "memory, first full batch"
 
 
@@ -59,7 +62,9 @@ def measure_server(case: MemoryCase, model: Path, scratch: Path) -> MeasuredMemo
     """Raises OSError, TimeoutError or subprocess.SubprocessError if the server fails."""
     with serving(case, model, scratch) as (process, port, output_file):
         ready = read_report(output_file, READY_TITLE, READY_TIMEOUT_S, process)
-        send_batch(f"http://{HOST}:{port}", make_load(case, model))
+        base = f"http://{HOST}:{port}"
+        complete(base, WITH_GRAMMAR)
+        send_batch(base, make_load(case, model))
         full_batch = read_report(output_file, FULL_BATCH_TITLE, REPORT_TIMEOUT_S, process)
         peak = resident_memory(process.pid).peak
     if "GPU" in full_batch:
@@ -113,17 +118,22 @@ def send_batch(base: str, rows: Sequence[Request]) -> None:
     Raises OSError.
     """
     body = {
-        "model": MODEL_NAME,
         "prompt": [row.ids for row in rows],
         "max_tokens": rows[0].num_tokens,
         "ignore_eos": True,
         "temperature": 0,
     }
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"{base}/v1/completions", json.dumps(body).encode(), headers)
-    with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S) as response:
-        num_tokens = json.load(response)["usage"]["completion_tokens"]
+    num_tokens = complete(base, body)
     assert num_tokens == sum(row.num_tokens for row in rows), num_tokens
+
+
+def complete(base: str, body: Mapping[str, Any]) -> int:
+    """The number of tokens of the answers. Raises OSError."""
+    headers, data = {"Content-Type": "application/json"}, json.dumps({"model": MODEL_NAME, **body}).encode()
+    request = urllib.request.Request(f"{base}/v1/completions", data, headers)
+    with urllib.request.urlopen(request, timeout=ANSWER_TIMEOUT_S) as response:
+        num_tokens: int = json.load(response)["usage"]["completion_tokens"]
+    return num_tokens
 
 
 def make_load(case: MemoryCase, model: Path) -> list[Request]:

@@ -8,7 +8,7 @@ import gguf
 import numpy as np
 from gguf import GGMLQuantizationType as Type
 
-from scripts.bench.models import byte_tokenizer
+from scripts.bench.models import byte_level_vocabulary
 from tuning.export.gguf_file.write import add_config
 
 # Where a block has its float16 scales and minima, in bytes (ggml, src/ggml-common.h), and what they are: the
@@ -24,7 +24,6 @@ FILE_TYPES: Mapping[str, tuple[Type, Type, Type]] = {
     "Q8_0": (Type.Q8_0, Type.Q8_0, Type.Q8_0),
     "Q4_K_M": (Type.Q4_K, Type.Q6_K, Type.Q6_K),
 }
-MERGES = {"zq": "z q", "zx": "z x"}  # with a single merge some versions of transformers make no list
 FINER = ("attn_v", "ffn_down")
 
 
@@ -55,12 +54,11 @@ def write_gguf(config: Any, file_type: str, path: Path) -> None:
 
 
 def add_vocabulary(writer: gguf.GGUFWriter, config: Any) -> None:
-    vocabulary = byte_tokenizer(config.vocab_size).get_vocab()
-    tokens = sorted(vocabulary, key=vocabulary.__getitem__)
+    texts, merges = byte_level_vocabulary(config.vocab_size)
     writer.add_tokenizer_model("gpt2")
-    writer.add_token_list([*tokens[: -len(MERGES)], *MERGES])
-    writer.add_token_types([1] * len(tokens))
-    writer.add_token_merges(list(MERGES.values()))
+    writer.add_token_list(texts)
+    writer.add_token_types([1] * len(texts))
+    writer.add_token_merges(list(map(" ".join, merges)))
 
 
 def add_matrix(

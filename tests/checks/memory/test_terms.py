@@ -8,7 +8,14 @@ import pytest
 from checks.memory import ModelSize
 from checks.memory.overhead import DEFAULT_OVERHEAD
 from checks.memory.plan import Plan
-from checks.memory.terms import BYTES_PER_VOCAB_ENTRY, HEAP_FACTOR, PARITY_TOKENS, DeviceTerms, compute_terms
+from checks.memory.terms import (
+    GRAMMAR_BYTES_PER_ENTRY,
+    HEAP_FACTOR,
+    PARITY_TOKENS,
+    TOKENIZER_BYTES_PER_ENTRY,
+    DeviceTerms,
+    compute_terms,
+)
 from hub.repository import RepoFile
 from inference.model.kv_cost import KVCost
 
@@ -40,9 +47,11 @@ def ram(plan: Plan, weights: int = 2 * GB, kv: int = 0, **measure: object) -> De
 def test_serving_is_everything_except_loading(plan: Plan) -> None:
     estimate = ram(plan, kv=3 * GB)
     in_16_bits = DEFAULT_OVERHEAD.ram + DEFAULT_OVERHEAD.workspaces
-    assert estimate.baseline == in_16_bits + 100_000 * BYTES_PER_VOCAB_ENTRY
+    assert estimate.baseline == in_16_bits + 100_000 * TOKENIZER_BYTES_PER_ENTRY
+    assert estimate.grammars == 100_000 * GRAMMAR_BYTES_PER_ENTRY
     assert estimate.activations == 512 * 50_000 and estimate.logits == 8 * 100_000 * (2 + 8)
-    assert estimate.serving == estimate.baseline + 2 * GB + 3 * GB + estimate.step == estimate.required
+    when_ready = estimate.baseline + 2 * GB
+    assert estimate.serving == when_ready + 3 * GB + estimate.grammars + estimate.step == estimate.required
 
 
 def test_work_buffers_are_allocated_at_load_in_16_bits_and_by_the_first_step_in_float32(plan: Plan) -> None:
