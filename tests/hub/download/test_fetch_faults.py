@@ -176,7 +176,7 @@ def test_a_server_without_ranges_sends_the_whole_file(
 ) -> None:
     repo.faults[WEIGHTS] = IgnoredRanges()
     assert is_complete(fetch_model())
-    assert fake.gets_of(WEIGHTS)[-1].range == ""
+    assert "" in [get.range for get in fake.gets_of(WEIGHTS)]  # others of ranges are under way meanwhile
 
 
 def test_the_token_is_sent_only_to_the_hub(
