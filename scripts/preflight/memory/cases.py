@@ -147,6 +147,8 @@ def write_model(shape: str, folder: Path) -> Path:
     if path.exists():
         return path
     config = SHAPES[shape]()
+    if config.eos_token_id is None:  # grammars need an end: </s>
+        config.eos_token_id = config.vocab_size - 1
     if file_type in FILE_TYPES:
         write_gguf(config, file_type, path)
         return path

@@ -59,6 +59,7 @@ def add_vocabulary(writer: gguf.GGUFWriter, config: Any) -> None:
     writer.add_token_list(texts)
     writer.add_token_types([1] * len(texts))
     writer.add_token_merges(list(map(" ".join, merges)))
+    writer.add_eos_token_id(len(texts) - 1)  # </s>
 
 
 def add_matrix(
