@@ -11,8 +11,8 @@ from checks.memory import ModelSize, itemsize
 from checks.memory.plan import Plan
 
 # RAM for each token of the vocabulary in the tokenizer, whose merges take most of it, and in the table of
-# grammars, as measured with the vocabularies of GPT-2, Qwen 2 and Command R. Llama 3 and Gemma have two merges
-# and 1,700 bytes a token in the tokenizer: how many merges there are is unknown before the download.
+# grammars, as measured with the vocabularies of GPT-2, Qwen 2 and Command R. Those of Llama 3 and Gemma have two
+# merges a token, and 1,700 bytes: how many merges there are is unknown before the download.
 TOKENIZER_BYTES_PER_ENTRY = 1000
 GRAMMAR_BYTES_PER_ENTRY = 650
 FLOAT_BYTES = 4
