@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from checks.memory import ModelSize, itemsize
 from checks.memory.plan import Plan
 
-# RAM for each token of the vocabulary in the tokenizer, whose merges take most of it, and in the table of
-# grammars, as measured with the vocabularies of GPT-2, Qwen 2 and Command R. Those of Llama 3 and Gemma have two
+# RAM for each token of the vocabulary: in the tokenizer, whose merges take most of it, and in the table of
+# grammars. Measured with the vocabularies of GPT-2, Qwen 2 and Command R. Those of Llama 3 and Gemma have two
 # merges a token, and 1,700 bytes: how many merges there are is unknown before the download.
 TOKENIZER_BYTES_PER_ENTRY = 1000
 GRAMMAR_BYTES_PER_ENTRY = 650
