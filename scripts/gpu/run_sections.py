@@ -33,9 +33,9 @@ from scripts.bench.options import BenchOptions, dtype_for
 from scripts.gpu.engine import EnginePool, EngineSize
 from scripts.gpu.figure import Figure, WrongResult
 from scripts.gpu.log import write_log
+from scripts.gpu.messages import Began, Measured, Message, Numbers, SectionEnd
 from scripts.gpu.section import SectionOptions, SectionRun
 from scripts.gpu.sections import SECTIONS
-from scripts.gpu.supervise import Began, Measured, Message, Numbers, SectionEnd
 
 BY_SIZE = ("8b", "0.5b", "77m")
 WEIGHT_COPIES = 3  # that must fit into memory: two engines, and as much again for caches and activations

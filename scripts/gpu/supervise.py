@@ -8,38 +8,17 @@ import argparse
 import multiprocessing
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from importlib import import_module
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
-from typing import NamedTuple
 
 from scripts.gpu.figure import Figure
+from scripts.gpu.messages import Began, Measured, Numbers, SectionEnd
 from scripts.gpu.report import FigureReport
 
 EXIT_S = 20  # that a process has to end by itself, once it has closed its connection
-
-
-class Began(NamedTuple):
-    """A section begins. model: the shape that is measured."""
-
-    section: str
-    model: str
-
-
-class Measured(NamedTuple):
-    section: str
-    figure: Figure
-
-
-class SectionEnd(NamedTuple):
-    section: str
-    passed: bool
-
-
-Message = str | Began | Measured | SectionEnd  # a string is a line of the report
-Numbers = Mapping[tuple[str, str], float]  # as FigureReport.numbers
 # Starts the process of these sections, which knows the numbers so far.
 StartProcess = Callable[[Sequence[str], Numbers], tuple[BaseProcess, Connection]]
 

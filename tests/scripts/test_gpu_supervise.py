@@ -8,8 +8,9 @@ from types import SimpleNamespace
 from typing import Any
 
 from scripts.gpu.figure import Figure
+from scripts.gpu.messages import Began, Measured, Message, Numbers, SectionEnd
 from scripts.gpu.report import FigureReport
-from scripts.gpu.supervise import Began, Measured, Message, Numbers, SectionEnd, supervise
+from scripts.gpu.supervise import supervise
 
 NO_PID = 1 << 30  # larger than any of a process
 SPEED = Figure("speed", 12.5, "ms")
