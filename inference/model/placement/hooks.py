@@ -4,13 +4,13 @@ A layer computes where its weights are, on the CPU too; weights never move. Mask
 layers share, are copied to a device once per forward pass. Knows modules and devices; not what tensors mean.
 """
 
+from collections import UserDict
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import torch
 from torch.nn import Module
-from transformers.cache_utils import KVSharingDict
 
 from inference.model.placement.device_map import device_of, layer_stacks
 
@@ -80,7 +80,8 @@ def move_output(
 def map_tensors(value: Any, transfer: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     """Apply `transfer` to all tensors in nested tuples, lists and dicts; other objects stay as they are.
 
-    Keys and values that layers share are replaced in place: later layers add to the same object.
+    A UserDict, in which transformers keeps what layers share of keys and values, is changed in place: later
+    layers add to the same object.
     """
     if isinstance(value, torch.Tensor):
         return transfer(value)
@@ -88,6 +89,6 @@ def map_tensors(value: Any, transfer: Callable[[torch.Tensor], torch.Tensor]) ->
         return type(value)(map_tensors(item, transfer) for item in value)
     if type(value) is dict:
         return {name: map_tensors(item, transfer) for name, item in value.items()}
-    if isinstance(value, KVSharingDict):
+    if isinstance(value, UserDict):
         value.update({name: map_tensors(item, transfer) for name, item in value.items()})
     return value

@@ -1,12 +1,12 @@
 """A model whose layers are on two devices, one of them simulated: every token is the same."""
 
+from collections import UserDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 
 import pytest
 import torch
 from transformers import PreTrainedModel
-from transformers.cache_utils import KVSharingDict
 
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
@@ -118,7 +118,7 @@ def test_arguments_shared_by_all_layers_are_copied_once() -> None:
 
 
 def test_keys_and_values_that_layers_share_move_in_place() -> None:
-    shared = KVSharingDict(full_attention=(torch.ones(2), torch.zeros(3)))
+    shared = UserDict(full_attention=(torch.ones(2), torch.zeros(3)))
     options = {"shared_kv_states": shared}
     _, moved = hooks.move_inputs(DeviceCopies(), torch.device("meta"), torch.nn.Module(), (), options)
     assert moved["shared_kv_states"] is shared
