@@ -97,8 +97,10 @@ class FineTunedHost:
             self._socket_folder.cleanup()
 
     def _next_socket(self) -> Path:
-        """The path of a further process's socket. Its private folder is made for the first one: a server
-        without such models, which is the usual one, leaves nothing behind when it is killed.
+        """The path of a further process's socket.
+
+        Its private folder is made for the first one: a server without such models, which is the usual one,
+        leaves nothing behind when it is killed.
         """
         if self._socket_folder is None:
             self._socket_folder = TemporaryDirectory(prefix="hearth-")

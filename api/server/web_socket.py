@@ -27,8 +27,8 @@ Asgi = Callable[[dict[str, Any], Receive, Send], Awaitable[None]]
 class WebSocket:
     """One connection: its messages are answered one after the other.
 
-    bridge  answers a message like a request
-    state   what the app remembers of the connection
+    bridge          answers a message like a request
+    state           what the app remembers of the connection
     connection_end  set when the connection has ended
     """
 

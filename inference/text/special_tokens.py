@@ -14,6 +14,7 @@ from typing import Any
 
 MARKS = range(0x2A6D6, 0x20000, -1)  # rare ideographs: no template strips, escapes or changes them
 NAMING_KEYS = frozenset(("role", "type"))  # their values are names, and no part of a message's text
+MapText = Callable[[str], str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +112,6 @@ def trie_pattern(names: list[str]) -> str:
     if not branches:
         return ""
     return f"(?:{pattern})?" if "" in names else pattern
-
-
-MapText = Callable[[str], str]
 
 
 def map_texts(value: Any, map_text: MapText, map_name: MapText, map_answer: MapText) -> Any:

@@ -21,8 +21,10 @@ MAX_ID_CHARS = 128  # a client's id that is longer is replaced
 
 
 def to_stored_items(items: Iterable[Mapping[str, Any]], earlier_ids: Iterable[str] = ()) -> list[StoredItem]:
-    """Items as clients send them. An item without an id gets a new one, and so does one whose id another item
-    has: the pages of a list begin after an id.
+    """Items as clients send them.
+
+    An item without an id gets a new one, and so does one whose id another item has: the pages of a list begin
+    after an id.
 
     earlier_ids  of the items before them
     """

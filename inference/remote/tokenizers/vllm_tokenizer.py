@@ -12,12 +12,7 @@ import msgspec
 
 from inference.errors import NotImplementedHere
 from inference.remote.failures import UpstreamFailure, broken
-from inference.remote.tokenizers.remote_tokenizer import (
-    Detokenized,
-    encode_one_by_one,
-    fetch,
-    open_root,
-)
+from inference.remote.tokenizers.remote_tokenizer import Detokenized, encode_one_by_one, fetch, open_root
 from inference.remote.upstreams.flavours import FLAVOURS
 from inference.remote.upstreams.openai import is_conversation
 from inference.remote.upstreams.openai_body import chat_body

@@ -28,7 +28,7 @@ class PromptType:
     """The texts around the messages.
 
     before, user         in front of the conversation and of its first message, with SYSTEM in one of them
-                         *_without_system    the same for a conversation without a system message
+    *_without_system     the same for a conversation without a system message
     user_later           in front of later messages of the user
     sep                  behind each of them
     assistant            where the answer begins; assistant_past: the same in front of a past answer
