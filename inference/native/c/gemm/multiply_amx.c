@@ -2,8 +2,7 @@
  * loaded as tiles directly; those of fewer bits are unpacked first.
  *
  * BF16 always uses tiles, because tiles add in another order than vectors. Integer sums are exact either way, so
- * vectors compute them for a few rows; vectors also compute F32 and F16. This file was written without an AMX
- * processor: its logic is tested with emulated tiles (tiles.h), its speed was never measured.
+ * vectors compute them for a few rows; vectors also compute F32 and F16.
  */
 #include <string.h>
 
@@ -120,23 +119,26 @@ ALWAYS void tiles_add_quads(const int tall, const int wide)
         tile_add_quads(3, 5, 7);
 }
 
-typedef float Sums[BLOCK_ROWS][BLOCK_PANELS * PANEL];
-
-ALWAYS void block_of_pairs(const Block *block, Sums sums, const int tall, const int wide)
+/* The sums are loaded from `out` and stored there: its rows have room for whole panels. */
+ALWAYS void block_of_pairs(const Block *block, const int tall, const int wide)
 {
     enum { STEP_BYTES = TILE_ROWS * TILE_BYTES };
+    const ptrdiff_t stride = block->stride * sizeof(float);
+    const int lines = block->prefetch ? TILE_ROWS : 0;
     if (block->accumulates)
-        load_sums((const char *)block->out, block->stride * sizeof(float), tall, wide);
+        load_sums((const char *)block->out, stride, tall, wide);
     else
         zero_sums(tall, wide);
     for (int g = 0; g < block->groups; g++) {
         const char *weights = block->weights + (size_t)g * STEP_BYTES;
         load_rows(block, (size_t)g * TILE_BYTES, tall);
-        load_weights(weights, weights + block->panel_bytes, TILE_ROWS, wide);
+        load_weights(weights, weights + block->panel_bytes, lines, wide);
         tiles_add_pairs(tall, wide);
     }
-    store_sums((char *)sums, sizeof *sums, tall, wide);
+    store_sums((char *)block->out, stride, tall, wide);
 }
+
+typedef float Sums[BLOCK_ROWS][BLOCK_PANELS * PANEL];
 
 /* The weights of a group, one per byte: in place if they have 8 bits, else unpacked into `bytes`. */
 ALWAYS const char *bytes_of(const char *weights, const int kind, char bytes[BYTE_WEIGHTS])
@@ -188,27 +190,6 @@ ALWAYS void block_of_quads(const Block *block, const int kind, int rows, Sums su
     }
 }
 
-ALWAYS void block_of_tiles(const Block *block, const int kind, int rows, Sums sums, const int tall, const int wide)
-{
-    if (kind == BF16)
-        block_of_pairs(block, sums, tall, wide);
-    else
-        block_of_quads(block, kind, rows, sums, tall, wide);
-}
-
-ALWAYS void compute(const Block *block, const int kind, int rows, int panels, Sums sums)
-{
-    const int tall = rows > TILE_ROWS, wide = panels > 1;
-    if (tall && wide)
-        block_of_tiles(block, kind, rows, sums, 1, 1);
-    else if (tall)
-        block_of_tiles(block, kind, rows, sums, 1, 0);
-    else if (wide)
-        block_of_tiles(block, kind, rows, sums, 0, 1);
-    else
-        block_of_tiles(block, kind, rows, sums, 0, 0);
-}
-
 static void store_block(const Block *block, int kind, int rows, int panels, const Sums sums)
 {
     for (int p = 0; p < panels; p++) {
@@ -220,35 +201,61 @@ static void store_block(const Block *block, int kind, int rows, int panels, cons
     }
 }
 
+ALWAYS void block_of_tiles(const Block *block, const int kind, int rows, const int tall, const int wide)
+{
+    _Alignas(64) Sums sums;
+    if (kind == BF16) {
+        block_of_pairs(block, tall, wide);
+    } else {
+        block_of_quads(block, kind, rows, sums, tall, wide);
+        store_block(block, kind, rows, 1 + wide, sums);
+    }
+}
+
+ALWAYS void compute(const Block *block, const int kind, int rows, int panels)
+{
+    const int tall = rows > TILE_ROWS, wide = panels > 1;
+    if (tall && wide)
+        block_of_tiles(block, kind, rows, 1, 1);
+    else if (tall)
+        block_of_tiles(block, kind, rows, 1, 0);
+    else if (wide)
+        block_of_tiles(block, kind, rows, 0, 1);
+    else
+        block_of_tiles(block, kind, rows, 0, 0);
+}
+
 /* A function of its own for each dtype, which is a constant in it. */
-#define CASE(kind) case kind: compute(block, kind, rows, panels, sums); break;
+#define CASE(kind) case kind: compute(block, kind, rows, panels); break;
 
 static void multiply_block(const Block *block, int kind, int rows, int panels)
 {
-    _Alignas(64) Sums sums;
-    shape(rows, kind == BF16 ? TILE_BYTES : GROUP / scales_per_group(kind));
     switch (kind) {
     CASE(BF16) CASE(INT8) CASE(INT4) CASE(Q8_0) CASE(Q4_0) CASE(Q4_1) CASE(Q5_0) CASE(Q5_1) CASE(Q2_K) CASE(Q3_K)
     CASE(Q4_K) CASE(Q5_K) CASE(Q6_K) CASE(IQ4_NL) CASE(IQ4_XS) CASE(MXFP4)
     }
-    store_block(block, kind, rows, panels, sums);
 }
 
+/* Panels after panels for the same rows: to configure the tiles takes as long as some products. The first rows read the
+ * weights from memory, later ones from a cache. */
 void multiply(const GemmTask *task)
 {
-    const Matrix *weight = task->weight;
-    if (weight->dtype == F32 || weight->dtype == F16 || (weight->dtype != BF16 && task->end - task->first < FEW)) {
+    const int kind = task->weight->dtype;
+    if (kind == F32 || kind == F16 || (kind != BF16 && task->end - task->first < FEW)) {
         multiply_blocks(task);
         return;
     }
-    for (int panel = task->panel; panel < task->panels; panel += BLOCK_PANELS)
-        for (int row = task->first; row < task->end; row += BLOCK_ROWS) {
-            const int rows = task->end - row < BLOCK_ROWS ? task->end - row : BLOCK_ROWS;
+    for (int row = task->first; row < task->end; row += BLOCK_ROWS) {
+        const int rows = task->end - row < BLOCK_ROWS ? task->end - row : BLOCK_ROWS;
+        shape(rows, kind == BF16 ? TILE_BYTES : GROUP / scales_per_group(kind));
+        for (int panel = task->panel; panel < task->panels; panel += BLOCK_PANELS) {
             const int panels = task->panels - panel < BLOCK_PANELS ? 1 : BLOCK_PANELS;
             Block block = block_at(task, panel);
             skip_rows(&block, row);
-            multiply_block(&block, weight->dtype, rows, panels);
+            block.prefetch = row == task->first ? block.weights : NULL;
+            multiply_block(&block, kind, rows, panels);
         }
+    }
     tiles_release();
 }
 
