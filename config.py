@@ -1,7 +1,6 @@
-"""All settings. Change the value to the right of an = sign, save, and run: python3 main.py
+"""All settings. Change values right of = (text in quotes, switches True or False), save, run: python3 main.py
 
-.env overrides this file, environment variables of the same name override .env, and flags (--port=9000)
-override both. Put text in quotes, write switches as True or False. 0 is special only where a comment says so.
+.env overrides this file, the environment .env, flags (--port=9000) all. 0 is special where a comment says so.
 """
 
 # The model -------------------------------------------------------------------------------------------
@@ -145,8 +144,6 @@ LOG_LEVEL = "info"
 # Write each line of the log, and the report of the checks, as a JSON object.
 JSON_OUTPUT = False
 
-# Stored responses ------------------------------------------------------------------------------------
-
 # Stored responses, conversations and chats, as text; empty: ~/.cache/hearth/responses.db; off: no file.
 RESPONSES_STORE = ""
 
@@ -195,6 +192,9 @@ DEFAULT_SEED = -1
 
 # How the model writes tool calls: llama, hermes, mistral, python, or auto, as in the chat template.
 TOOL_FORMAT = "auto"
+
+# Whether chats have a model's reasoning apart from its text: auto, where the chat template marks it; none.
+REASONING_FORMAT = "auto"
 
 # Refuse requests for structured output: a JSON schema, a regular expression or a grammar.
 DISABLE_GRAMMAR_SUPPORT = False

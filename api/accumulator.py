@@ -88,6 +88,16 @@ class Accumulator:
         return "".join([token.text for token in self.tokens]) + (self.end.text if self.end else "")
 
     @property
+    def reasoning(self) -> str:
+        """The reasoning that is apart from the text, as `text` has that."""
+        return "".join([token.reasoning for token in self.tokens]) + (self.end.reasoning if self.end else "")
+
+    @property
+    def num_reasoning_tokens(self) -> int:
+        """Generated tokens of the reasoning; 0 before the end of the answer."""
+        return self.end.num_reasoning_tokens if self.end else 0
+
+    @property
     def ids(self) -> list[int]:
         return [token.id for token in self.tokens]
 

@@ -60,9 +60,10 @@ class Started:
 class Token:
     """One generated token.
 
-    text      what the token adds to the answer. Empty for an incomplete character, a hidden special token,
-              a part of a tool call, and text held back as the possible start of a stop string
-    spelling  the token's own text; the name of a special token
+    text       what the token adds to the answer. Empty for an incomplete character, a hidden special token,
+               a part of a tool call, and text held back as the possible start of a stop string
+    spelling   the token's own text; the name of a special token
+    reasoning  what the token adds to the reasoning, if the request has separate_reasoning
     """
 
     index: int
@@ -72,6 +73,12 @@ class Token:
     top_logprobs: tuple[TopLogprob, ...] = ()
     is_special: bool = False
     spelling: str = ""
+    reasoning: str = ""
+
+    @property
+    def is_silent(self) -> bool:
+        """Whether the token adds nothing that the answer shows."""
+        return not (self.text or self.reasoning)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,11 +102,13 @@ class CallDelta:
 class Finished:
     """The answer `index` is complete.
 
-    text        the end of the answer's text, held back until now
-    stop        the stop string or stop token id that ended the answer; None for an end token of the model
-                and for every other finish_reason
-    num_tokens  generated tokens, special tokens included
-    seed        the seed in use, a random one if the request had none; None for greedy answers
+    text                  the end of the answer's text, held back until now
+    stop                  the stop string or stop token id that ended the answer; None for an end token of the
+                          model and for every other finish_reason
+    num_tokens            generated tokens, special tokens included
+    seed                  the seed in use, a random one if the request had none; None for greedy answers
+    reasoning             the end of the reasoning, held back until now
+    num_reasoning_tokens  generated tokens of the reasoning, without its markers
     """
 
     index: int
@@ -110,6 +119,8 @@ class Finished:
     seed: int | None = None
     prompt_tokens: int | None = None  # corrects that of Started; None: that is right
     cached_tokens: int | None = None  # likewise
+    reasoning: str = ""
+    num_reasoning_tokens: int = 0
 
 
 Event = Started | Token | CallDelta | Finished

@@ -105,6 +105,7 @@ class GenerationRequest:
     tool_choice         "auto", "none", "required", or the name of one tool
     allowed_tools       names of the tools that may be called; None: all. The prompt describes all tools
     parallel_calls      allow several tool calls in an answer; False: the first call ends the answer
+    separate_reasoning  in a chat, report what the model thinks as Token.reasoning; False: as part of the text
     tool_format         how the prompt describes the tools; None: as the chat template does
     cache_salt          prefix caching reuses tokens of requests with the same salt only
     deadline            seconds from submission; then the answer ends with finish_reason "deadline"
@@ -141,6 +142,7 @@ class GenerationRequest:
     tool_choice: str = "auto"
     allowed_tools: frozenset[str] | None = None
     parallel_calls: bool = True
+    separate_reasoning: bool = False
     tool_format: ToolFormat | None = None
     cache_salt: str = ""
     deadline: float | None = None

@@ -83,6 +83,7 @@ class BackendSettings:
     max_input_tokens   of a prompt; None: as many as leave room for one token in the context
     special_tokens_in  the texts in which the spelling of a special token is that token
     tool_format        how the model writes tool calls: "auto" or one of tool_parsers.formats.CALL_FORMATS
+    reasoning_format   "auto": apart from the text, as the chat template marks it; "none": part of the text
     max_answer_tokens  of an answer: requests for more get so many; None: no limit of its own
     default_seed       of requests that set none; None: a random one for each
     """
@@ -90,6 +91,7 @@ class BackendSettings:
     max_input_tokens: int | None = None
     special_tokens_in: SpecialTokensIn = "prompts"
     tool_format: str = "auto"
+    reasoning_format: str = "auto"
     max_answer_tokens: int | None = None
     default_seed: int | None = None
 

@@ -85,6 +85,7 @@ class Settings:
     default_temperature: NonNegativeFloat
     default_seed: Annotated[int, Limits(-1, 2**63 - 1)]
     tool_format: Literal["auto", "llama", "hermes", "mistral", "python"]
+    reasoning_format: Literal["auto", "none"]
     disable_grammar_support: bool
     enable_prefill_logprobs: bool
     watermark_gamma: Annotated[float, Limits(0, 1)]

@@ -1,5 +1,6 @@
 """Converts events to chat completions. Streamed and whole responses use the same accumulated outputs."""
 
+from collections import defaultdict
 from typing import Any, ClassVar
 
 from msgspec import UNSET
@@ -47,6 +48,7 @@ class ChatWriter:
         self.formatter = (
             None if options.logprobs is None else LogprobsFormatter(options.logprobs, options.tokens_as_ids)
         )
+        self.held_reasoning: defaultdict[int, str] = defaultdict(str)  # by answer
         # Other clients join the fields of all deltas: the role comes once, and absent fields are left out.
         self.delta_defaults = TGI_DELTA if options.role_in_every_delta else {}
 
@@ -61,7 +63,7 @@ class ChatWriter:
                 return self._token_chunks(event.index)
             case CallDelta():
                 tokens = self._token_chunks(event.index, holds_back=False)
-                return [*tokens, *self._call_chunks(event, is_continued)]
+                return [*tokens, *self._held_chunks(event.index), *self._call_chunks(event, is_continued)]
             case Finished():
                 return self._last_chunks(event, output)
             case _:
@@ -92,8 +94,33 @@ class ChatWriter:
         return [first, self._chunk(event.index, {"content": self.echo})] if self.echo else [first]
 
     def _token_chunks(self, index: int, holds_back: bool = True) -> list[Any]:
-        tokens = self.state.take_tokens(index, holds_back)
-        return [self._chunk(index, {"content": token.text}, [token]) for token in tokens]
+        chunks: list[Any] = []
+        for token in self.state.take_tokens(index, holds_back):
+            delta = self._reasoning_delta(index, token.reasoning, is_last=bool(token.text))
+            if token.text or (self.options.reports_tokens and not delta):
+                delta["content"] = token.text
+            if delta:
+                chunks.append(self._chunk(index, delta, [token]))
+        return chunks
+
+    def _held_chunks(self, index: int) -> list[Any]:
+        """A chunk with the reasoning that was held back, if any."""
+        delta = self._reasoning_delta(index, is_last=True)
+        return [self._chunk(index, delta)] if delta else []
+
+    def _reasoning_delta(self, index: int, reasoning: str = "", *, is_last: bool) -> dict[str, Any]:
+        """The fields of a delta with more of the reasoning. is_last: something else follows it."""
+        reasoning = self.held_reasoning.pop(index, "") + reasoning
+        if not (self.options.stream_reasoning or is_last):
+            self.held_reasoning[index] = reasoning
+            return {}
+        return self._reasoning_fields(reasoning)
+
+    def _reasoning_fields(self, reasoning: str) -> dict[str, Any]:
+        """Under the two names that clients read, of which each client takes one."""
+        if not (reasoning and self.options.include_reasoning):
+            return {}
+        return {"reasoning_content": reasoning, "reasoning": reasoning}
 
     def _call_chunks(self, event: CallDelta, is_continued: bool) -> list[Any]:
         """A chunk with the call's id and name unless it is continued, then one with its arguments, if any."""
@@ -114,8 +141,10 @@ class ChatWriter:
         """A chunk with the finish reason and the last token, then one with the total usage if requested."""
         tokens = self.state.last_tokens(event.index)
         text = "".join([token.text for token in tokens]) + event.text
+        reasoning = "".join([token.reasoning for token in tokens]) + event.reasoning
+        delta = self._reasoning_delta(event.index, reasoning, is_last=True)
         # Clients of vLLM join the content of all deltas without a look at null.
-        delta = {} if output.calls and not text else {"content": text}
+        delta |= {} if output.calls and not text else {"content": text}
         last = self._chunk(event.index, delta, tokens, **self._finish_reason_fields(event, output))
         return [last, *self.state.usage_chunks()] if self.options.include_usage else [last]
 
@@ -135,7 +164,9 @@ class ChatWriter:
         content = None if output.calls and not text and not self.is_tool_forced else text
         return ChatChoice(
             index=index,
-            message=ChatResponseMessage(content=content, **self._call_fields(output)),
+            message=ChatResponseMessage(
+                content=content, **self._reasoning_fields(output.reasoning), **self._call_fields(output)
+            ),
             logprobs=self.formatter.chat_logprobs(output.tokens) if self.formatter else None,
             token_ids=output.ids if self.options.return_token_ids else UNSET,
             **self._finish_reason_fields(output.finished_event, output),

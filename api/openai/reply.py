@@ -15,7 +15,13 @@ from flask import g
 from api.accumulator import AccumulatedCall, Accumulator, cut_reason
 from api.hooks.request_log import make_request_id
 from api.openai.logprobs import mean_logprob
-from api.openai.protocol.generation import CommonRequest, PromptTokensDetails, UsageChunk, UsageInfo
+from api.openai.protocol.generation import (
+    CommonRequest,
+    CompletionTokensDetails,
+    PromptTokensDetails,
+    UsageChunk,
+    UsageInfo,
+)
 from inference.events import CallDelta, Event, Finished, Started, Token
 from settings.groups import ServerSettings
 
@@ -46,6 +52,8 @@ class ReplyOptions:
     include_usage        a stream ends with a chunk that has the total usage
     continuous_usage     every chunk has the usage of its choice so far
     role_in_every_delta  every delta has a role and tool_calls, as TGI's own client requires
+    include_reasoning    False: the response leaves the reasoning out
+    stream_reasoning     False: a stream has the reasoning in one delta
     """
 
     id: str
@@ -63,10 +71,12 @@ class ReplyOptions:
     include_usage: bool = False
     continuous_usage: bool = False
     role_in_every_delta: bool = False
+    include_reasoning: bool = True
+    stream_reasoning: bool = True
 
     @property
     def reports_tokens(self) -> bool:
-        """Whether a chunk says more of a token than its text."""
+        """Whether a chunk says more of a token than its text and reasoning."""
         return self.logprobs is not None or self.return_token_ids
 
 
@@ -129,11 +139,11 @@ class ReplyState:
         holds_back  the newest token waits if it may be the last: it is then sent with the finish reason
         """
         tokens = self.outputs[index].tokens
-        may_be_last = bool(tokens) and (not tokens[-1].text or len(tokens) == self.options.max_tokens)
+        may_be_last = bool(tokens) and (tokens[-1].is_silent or len(tokens) == self.options.max_tokens)
         while self.num_sent[index] < len(tokens) - (holds_back and may_be_last):
             token = tokens[self.num_sent[index]]
             self.num_sent[index] += 1
-            if token.text or self.options.reports_tokens:
+            if self.options.reports_tokens or not token.is_silent:
                 yield token
 
     def last_tokens(self, index: int) -> list[Token]:
@@ -146,7 +156,10 @@ class ReplyState:
             return None
         prompt, end = self._prompt_output(index // self.options.best_of), self.outputs[index].end
         num_tokens = end.num_tokens if end else self.num_sent[index]
-        return make_usage(prompt.num_prompt_tokens or 0, num_tokens, prompt.num_cached_tokens)
+        num_reasoning_tokens = self.outputs[index].num_reasoning_tokens
+        return make_usage(
+            prompt.num_prompt_tokens or 0, num_tokens, prompt.num_cached_tokens, num_reasoning_tokens
+        )
 
     def usage_chunks(self) -> list[Any]:
         """A chunk with the total usage, if all answers have finished."""
@@ -182,6 +195,7 @@ class ReplyState:
             sum(prompt.num_prompt_tokens or 0 for prompt in prompts),
             sum(output.num_tokens for output in self.outputs.values()),
             sum(prompt.num_cached_tokens for prompt in prompts),
+            sum(output.num_reasoning_tokens for output in self.outputs.values()),
         )
 
     def _prompt_output(self, number: int) -> Accumulator:
@@ -192,9 +206,16 @@ class ReplyState:
         return Accumulator()
 
 
-def make_usage(prompt: int, completion: int, cached: int = 0) -> UsageInfo:
-    """All counts are in tokens; `cached` is the part of `prompt` taken from the prefix cache."""
-    return UsageInfo(prompt, prompt + completion, completion, PromptTokensDetails(cached))
+def make_usage(prompt: int, completion: int, cached: int = 0, reasoning: int = 0) -> UsageInfo:
+    """All counts are in tokens.
+
+    cached     part of `prompt` that was taken from the prefix cache
+    reasoning  part of `completion`
+    """
+    usage = UsageInfo(prompt, prompt + completion, completion, PromptTokensDetails(cached))
+    if reasoning:
+        usage.completion_tokens_details = CompletionTokensDetails(reasoning)
+    return usage
 
 
 def tool_call_id(call: AccumulatedCall | CallDelta) -> str:

@@ -75,6 +75,8 @@ class CompletionRoutes:
             logprobs=generation_request.logprobs if body.logprobs else None,
             max_tokens=generation_request.max_tokens,
             role_in_every_delta=is_text_generation(request.headers, body.model),
+            include_reasoning=body.include_reasoning is not False,
+            stream_reasoning=body.stream_reasoning is not False,
         )
         make_writer = partial(_chat_writer, body, options, options.best_of // generation_request.n)
         if body.store:

@@ -58,7 +58,7 @@ def _served_request(instance: dict[str, Any], field: str, routes: GenerateRoutes
             request = chat_request(chat, default.card.info, settings, sent_tools=sent_tools(instance))
         except BadRequest as error:
             raise _with_field_of_instance(error, field) from None
-        return ServedRequest(default, replace(request, n=1))
+        return ServedRequest(default, replace(request, n=1, separate_reasoning=False))
     body = _to_struct(instance, GenerateRequest, field)
     parameters = body.parameters = body.parameters or GenerateParameters()
     parameters.do_sample, parameters.best_of = parameters.do_sample is not False, None

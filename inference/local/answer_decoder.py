@@ -1,21 +1,19 @@
 """Turns the token ids that the engine outputs for one answer into events with text.
 
-Each token passes the detokenizer, the stop strings and the tool parser, in this order. Knows no threads and
-no queues.
+Each token passes the detokenizer, the stop strings and the parser of reasoning and tool calls, in this order.
+Knows no threads and no queues.
 """
 
 from typing import Literal, cast
 
 from inference.engine.step_output import StepOutput, TopLogprobs
-from inference.events import CallDelta, Event, Finished, FinishReason, PromptToken, Started, Token, TopLogprob
+from inference.events import Event, Finished, FinishReason, PromptToken, Started, Token, TopLogprob
+from inference.local.answer_parser import AnswerParser, ParsedText
 from inference.metrics import AnswerStats
 from inference.text.detokenizer import Detokenizer
 from inference.text.stop_strings import StopMatcher, TokenEndMatcher
-from inference.text.tool_parsers.stream import ToolParser
 from inference.text.vocabulary import Vocabulary
 from inference.types import GenerationRequest
-
-NO_EVENTS: list[Event] = []
 
 
 class AnswerDecoder:
@@ -24,7 +22,7 @@ class AnswerDecoder:
     request        the request, resolved for the engine (see Sequence.request)
     eos_token_ids  the model's end tokens, which Finished.stop does not report
     stop_matcher   None: the request has no stop strings
-    tool_parser    None: the request has no tools
+    parser         None: the answer is text alone, without reasoning and tool calls
     answer_stats   records the answer's progress for the metrics
     """
 
@@ -35,7 +33,7 @@ class AnswerDecoder:
         *,
         detokenizer: Detokenizer,
         stop_matcher: StopMatcher | TokenEndMatcher | None,
-        tool_parser: ToolParser | None,
+        parser: AnswerParser | None,
         eos_token_ids: frozenset[int],
         answer_stats: AnswerStats,
     ) -> None:
@@ -47,7 +45,8 @@ class AnswerDecoder:
         self.num_tokens = 0
         self._detokenizer = detokenizer
         self._stop_matcher = stop_matcher
-        self._tool_parser = tool_parser
+        self._parser = parser
+        self._num_reasoning_tokens = 0
         self._answer_stats = answer_stats
 
     def process(self, output: StepOutput) -> list[Event]:
@@ -100,33 +99,35 @@ class AnswerDecoder:
         is_end = output.finish_reason == "stop" and position == len(output.token_ids) - 1
         is_special = is_end or token_id in vocabulary.special_ids
         text_before = ""
-        if self._tool_parser and self._stop_matcher and is_special:
-            # A special token may start a tool call: emit the text held back before it first.
+        if self._parser and self._stop_matcher and is_special:
+            # A special token may start reasoning or a tool call: emit the text held back before it first.
             text_before = self._stop_matcher.flush()
-        text, stop_string, call_deltas = "", "", NO_EVENTS
+        text, stop_string = "", ""
         if not is_end or self._keeps_stop_token(token_id):
             text = self._detokenizer.feed(token_id)
         if self._stop_matcher and self.num_tokens > self.request.min_tokens:
             is_eos = is_end and token_id in self.eos_token_ids  # takes precedence over stop strings
             special_name = vocabulary.text(token_id) if is_special and not is_eos else ""
             text, stop_string = self._stop_matcher.feed(text, special_name)
-        if self._tool_parser:
+        parsed = ParsedText(text)
+        if self._parser:
             tag = vocabulary.text(token_id) if is_special and not is_end else None
-            text, call_deltas = self._parse_tools(self._tool_parser, text_before, text, tag)
+            parsed = self._parse(self._parser, text_before, text, tag)
         token = Token(
             self.index,
             token_id,
-            text,
+            parsed.text,
             output.logprobs[position] if output.logprobs else None,
             to_top_logprobs(vocabulary, output.top_logprobs[position]) if output.top_logprobs else (),
             is_special,
             vocabulary.text(token_id),
+            parsed.reasoning,
         )
-        if self._tool_parser and self._tool_parser.is_complete:
-            return [token, *call_deltas, self._finish("stop")]
+        if self._parser and self._parser.is_complete:
+            return [token, *parsed.call_deltas, self._finish("stop")]
         if stop_string:
-            return [token, *call_deltas, *self._finish_with("stop", "", stop_string)]
-        return [token, *call_deltas] if call_deltas else [token]
+            return [token, *parsed.call_deltas, *self._finish_with("stop", "", stop_string)]
+        return [token, *parsed.call_deltas]
 
     def _keeps_stop_token(self, token_id: int) -> bool:
         """Whether the text includes the token that ends the answer; an end token also needs show_special."""
@@ -134,25 +135,18 @@ class AnswerDecoder:
             self.request.show_special or token_id not in self.eos_token_ids
         )
 
-    def _parse_tools(
-        self,
-        tool_parser: ToolParser,
-        text_before: str,
-        text: str = "",
-        special_name: str | None = None,
-        *,
-        is_last: bool = False,
-    ) -> tuple[str, list[Event]]:
-        """(text, call deltas) that can be emitted now. special_name: `text` is of this special token."""
-        items = tool_parser.feed(text_before)
+    def _parse(
+        self, parser: AnswerParser, text_before: str, text: str, special_name: str | None
+    ) -> ParsedText:
+        """What can be emitted now. special_name: `text` is of this special token."""
+        in_reasoning = parser.in_reasoning
+        parser.feed(text_before)
         if special_name is None:
-            items += tool_parser.feed(text)
+            parser.feed(text)
         else:
-            items += tool_parser.feed_special(special_name, text)
-        if is_last:
-            items += tool_parser.flush()
-        call_deltas: list[Event] = [item for item in items if isinstance(item, CallDelta)]
-        return "".join(item for item in items if isinstance(item, str)), call_deltas
+            parser.feed_special(special_name, text)
+        self._num_reasoning_tokens += in_reasoning and parser.in_reasoning
+        return parser.take()
 
     def _finish_from_engine(self, output: StepOutput) -> list[Event]:
         """The engine ended the answer: emit the text held back, unless it completes a stop string."""
@@ -173,14 +167,20 @@ class AnswerDecoder:
     def _finish_with(
         self, finish_reason: FinishReason, text: str, stop_cause: str | int | None
     ) -> list[Event]:
-        """The last events: what the tool parser holds back, and Finished with the rest of the text."""
-        if self._tool_parser is None:
+        """The last events: the tool calls held back, and Finished with the rest of the text."""
+        if self._parser is None:
             return [self._finish(finish_reason, text, stop_cause)]
-        text, call_deltas = self._parse_tools(self._tool_parser, text, is_last=True)
-        return [*call_deltas, self._finish(finish_reason, text, stop_cause)]
+        self._parser.feed(text)
+        self._parser.flush()
+        parsed = self._parser.take()
+        return [*parsed.call_deltas, self._finish(finish_reason, parsed.text, stop_cause, parsed.reasoning)]
 
     def _finish(
-        self, finish_reason: FinishReason, text: str = "", stop_cause: str | int | None = None
+        self,
+        finish_reason: FinishReason,
+        text: str = "",
+        stop_cause: str | int | None = None,
+        reasoning: str = "",
     ) -> Finished:
         self.finished = True
         self._answer_stats.record_finish(finish_reason)
@@ -191,6 +191,8 @@ class AnswerDecoder:
             stop=stop_cause,
             num_tokens=self.num_tokens,
             seed=self.request.sampling.seed,
+            reasoning=reasoning,
+            num_reasoning_tokens=self._num_reasoning_tokens,
         )
 
 

@@ -23,6 +23,7 @@ from inference.local.grammar_stage import GrammarStage
 from inference.local.input_processor import InputProcessor
 from inference.local.output_processor import OutputProcessor
 from inference.local.output_stream import LocalStream, OutputCollector
+from inference.local.reasoning import ReasoningSeparation
 from inference.local.resolve_request import RequestResolver, ResolvedRequest
 from inference.local.tool_calling import ToolCalling
 from inference.lora.registry import AdapterRegistry
@@ -85,7 +86,13 @@ class LocalBackend:
         chat_template = self._input_processor.chat_template
         self._tool_calling = ToolCalling(settings.tool_format, chat_template, self._vocabulary)
         self._request_resolver = RequestResolver(model, self._vocabulary)
-        self._output_processor = OutputProcessor(model, self._vocabulary, chat_template, self._tool_calling)
+        self._output_processor = OutputProcessor(
+            model,
+            self._vocabulary,
+            chat_template,
+            self._tool_calling,
+            ReasoningSeparation(settings.reasoning_format, chat_template.source, self._vocabulary),
+        )
         self._info = ModelInfo(
             model.id,
             model.context,
@@ -137,7 +144,9 @@ class LocalBackend:
             num_answers=len(engine_requests),
             prepared_s=resolved.prepared_s,
         )
-        answer_decoders = self._output_processor.answer_decoders(resolved, engine_requests, answer_stats)
+        answer_decoders = self._output_processor.answer_decoders(
+            resolved, engine_requests, answer_stats, has_grammar=matcher is not None
+        )
         if request.sampling.penalty_alpha:
             return LocalStream(self._start_search(request, matcher, answer_decoders, watch))
         collector = OutputCollector(answer_decoders, self._engine.abort)

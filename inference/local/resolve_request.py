@@ -7,6 +7,7 @@ import secrets
 import time
 from dataclasses import dataclass, replace
 
+from inference.content import content_text
 from inference.errors import MaxTokensTooLarge
 from inference.local.backend_model import BackendModel
 from inference.local.input_processor import is_chat
@@ -22,14 +23,21 @@ MIN_TEMPERATURE = 1e-5  # below it sampling is greedy, as in vLLM's SamplingPara
 class ResolvedRequest:
     """A request, and what its token ids no longer say of it.
 
-    request    for the engine (see Sequence.request), without a seed
-    is_chat    the client's prompt is a conversation
-    arrived_s  when the request came, by time.monotonic
+    request         for the engine (see Sequence.request), without a seed
+    is_chat         the client's prompt is a conversation
+    arrived_s       when the request came, by time.monotonic
+    continued_text  of the message that the answer continues; None: the answer is a new one
     """
 
     request: GenerationRequest
     is_chat: bool
     arrived_s: float
+    continued_text: str | None = None
+
+    @property
+    def separates_reasoning(self) -> bool:
+        """Whether reasoning may be apart from the text: a completion has no turns, and so no markers."""
+        return self.is_chat and self.request.separate_reasoning
 
     @property
     def prepared_s(self) -> float:
@@ -75,7 +83,7 @@ class RequestResolver:
             max_tokens=self._max_output_tokens(request, len(token_ids)),
             stop_token_ids=request.stop_token_ids + (() if ignores_eos else tuple(self._model.eos_token_ids)),
         )
-        return ResolvedRequest(engine_request, is_chat(request.prompt), arrived_s)
+        return ResolvedRequest(engine_request, is_chat(request.prompt), arrived_s, continued_text(request))
 
     def _max_output_tokens(self, request: GenerationRequest, num_prompt_tokens: int) -> int:
         available = self._model.context - (0 if self._model.is_encoder_decoder else num_prompt_tokens)
@@ -84,6 +92,13 @@ class RequestResolver:
         if request.reject_if_too_long and request.max_tokens > available:
             raise MaxTokensTooLarge(self._model.context, num_prompt_tokens, request.max_tokens)
         return min(request.max_tokens, available)
+
+
+def continued_text(request: GenerationRequest) -> str | None:
+    """The text of the last message, if the answer continues it."""
+    if not (is_chat(request.prompt) and request.template.continue_final_message):
+        return None
+    return content_text(request.prompt[-1].content)
 
 
 def normalise_sampling(sampling: Sampling, vocab: int) -> Sampling:

@@ -34,6 +34,8 @@ RUNNERS = FORMER_RUNNERS | {"generate": "auto"}  # vLLM's --runner names the tas
 # vLLM's parsers of tool calls, and the value of TOOL_FORMAT for the same format.
 TOOL_FORMATS = {"hermes": "hermes", "mistral": "mistral", "llama3_json": "llama", "llama4_json": "llama"}
 TOOL_FORMATS |= {"pythonic": "python", "llama4_pythonic": "python", "llama": "llama", "python": "python"}
+# llama.cpp's; its deepseek-legacy has the reasoning in the text too.
+REASONING_FORMATS = {"deepseek": "auto", "deepseek-legacy": "none"}
 UNITS = {"k": 10**3, "m": 10**6, "g": 10**9, "K": 2**10, "M": 2**20, "G": 2**30}
 COUNT = re.compile(r"(?P<number>\d+(\.\d+)?)(?P<unit>[kmgKMG]?)")
 CUDA_DEVICES = re.compile(r"cuda:?\d+(,cuda:?\d+)*", re.IGNORECASE)
@@ -123,6 +125,11 @@ def to_runner(value: Any) -> Any:
 def to_tool_format(value: Any) -> str:
     """A value of TOOL_FORMAT; "auto" for a parser that UNSUPPORTED accepts without effect."""
     return TOOL_FORMATS.get(str(value).lower(), "auto")
+
+
+def to_reasoning_format(value: Any) -> Any:
+    """A value of REASONING_FORMAT; other values are returned unchanged."""
+    return REASONING_FORMATS.get(value, value) if isinstance(value, str) else value
 
 
 def to_log_level(value: Any) -> str:

@@ -14,6 +14,7 @@ from settings.aliases.convert import (
     to_kv_dtype,
     to_layers,
     to_max_drafts,
+    to_reasoning_format,
     verbose_to_log_level,
 )
 
@@ -41,6 +42,7 @@ ALIASES: Mapping[str, Alias] = {
     "TEMP": Alias("DEFAULT_TEMPERATURE"),
     "CACHE_TYPE_K": Alias("KV_DTYPE", to_kv_dtype),
     "CACHE_TYPE_V": Alias("KV_DTYPE", to_kv_dtype),
+    "REASONING_FORMAT": Alias("REASONING_FORMAT", to_reasoning_format),
     "ROPE_SCALE": Alias("ROPE_FACTOR"),
     "CACHE_PROMPT": Alias("PREFIX_CACHING", is_switch=True),
     "API_KEY_FILE": Alias("API_KEYS", read_lines, "a readable file with a key on each line"),

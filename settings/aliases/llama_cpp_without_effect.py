@@ -7,10 +7,11 @@ from settings.aliases.convert import CACHE_TYPES
 from settings.aliases.reasons import (
     NO_DRAFT_MODEL,
     NO_IMAGES,
-    NO_REASONING,
     OWN_KERNELS,
     OWN_LOADING,
     OWN_PAGES,
+    REASONING_PER_REQUEST,
+    TEMPLATE_MARKS_REASONING,
 )
 from settings.aliases.tgi import KV_DTYPE_OR_8_BITS
 
@@ -28,7 +29,6 @@ IGNORED: Mapping[str, Unsupported] = {
         Unsupported(KV_DTYPE_OR_8_BITS, accepted=("f16", "bf16", *CACHE_TYPES)),
     ),
     "YARN_ORIG_CTX": Unsupported("the model's config.json has its context", accepted=("0",)),
-    "REASONING_FORMAT": Unsupported(NO_REASONING, accepted=("none",)),
     "SLEEP_IDLE_SECONDS": Unsupported("the model stays loaded", accepted=("-1",)),
     "CORS_METHODS": Unsupported("pages of CORS_ORIGINS may use every method", accepted=("*",)),
     "CORS_HEADERS": Unsupported("pages of CORS_ORIGINS may send every header", accepted=("*",)),
@@ -98,11 +98,11 @@ IGNORED: Mapping[str, Unsupported] = {
         switches="SPM_INFILL",
         enabled="ESCAPE JINJA PREFILL_ASSISTANT",
     ),
+    **no_effect(TEMPLATE_MARKS_REASONING, switches="SKIP_CHAT_PARSING"),
     **no_effect(
-        NO_REASONING,
-        "REASONING REASONING_BUDGET REASONING_BUDGET_MESSAGE REASONING_EFFORT",
-        switches="REASONING_PRESERVE SKIP_CHAT_PARSING",
+        REASONING_PER_REQUEST, "REASONING REASONING_BUDGET REASONING_BUDGET_MESSAGE REASONING_EFFORT"
     ),
+    **no_effect("reasoning of earlier turns goes to the chat template", enabled="REASONING_PRESERVE"),
     **no_effect(
         "the model's config.json decides",
         "POOLING YARN_ATTN_FACTOR YARN_BETA_FAST YARN_BETA_SLOW YARN_EXT_FACTOR",

@@ -7,10 +7,11 @@ from settings.aliases.convert import QUANTIZATION_VALUES, TOOL_FORMATS, is_known
 from settings.aliases.reasons import (
     NO_DRAFT_MODEL,
     NO_IMAGES,
-    NO_REASONING,
     OWN_KERNELS,
     OWN_LOADING,
     OWN_PAGES,
+    REASONING_PER_REQUEST,
+    TEMPLATE_MARKS_REASONING,
 )
 
 WHOLE_ADAPTERS = "an adapter is served with all its tensors, or refused"
@@ -186,10 +187,11 @@ IGNORED: Mapping[str, Unsupported] = {
     ),
     **no_effect(DEFAULTS, "OVERRIDE_GENERATION_CONFIG"),
     **no_effect(
-        NO_REASONING,
-        "ANTHROPIC_DISABLED_THINKING_EFFORT REASONING_CONFIG REASONING_EFFORT_MAP REASONING_PARSER",
-        switches="COHERE_IS_REASONING_MODEL ENABLE_REASONING",
+        TEMPLATE_MARKS_REASONING,
+        "REASONING_CONFIG REASONING_PARSER",
+        enabled="COHERE_IS_REASONING_MODEL ENABLE_REASONING",
     ),
+    **no_effect(REASONING_PER_REQUEST, "ANTHROPIC_DISABLED_THINKING_EFFORT REASONING_EFFORT_MAP"),
     **no_effect(
         "the chat template and the tools of a request decide",
         "CHAT_TEMPLATE_CONTENT_FORMAT COHERE_FORMAT TOOL_SERVER TOOL_STRICT_LEVEL",

@@ -128,6 +128,10 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     parallel_tool_calls       false: the first call ends the answer
     functions, function_call  OpenAI's older form of tools and tool_choice; at most one call per answer
     reasoning_effort          passed to the chat template
+    reasoning_format          none: the content has the model's reasoning too; auto, deepseek: it is apart
+    separate_reasoning        false: as reasoning_format none
+    include_reasoning         false: the answer is without its reasoning
+    stream_reasoning          false: a stream sends the reasoning at once, before the content
     add_generation_prompt     the answer is a new message; true unless continue_final_message is set
     continue_final_message    the answer continues the last message, which must be the assistant's
     chat_template_kwargs      further variables for the chat template
@@ -148,6 +152,10 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
     functions: list[FunctionDefinition] | None = None
     function_call: str | NamedFunction | None = None
     reasoning_effort: str | None = None
+    reasoning_format: str | None = None
+    separate_reasoning: bool | None = None
+    include_reasoning: bool | None = None
+    stream_reasoning: bool | None = None
     add_generation_prompt: bool | None = None
     continue_final_message: bool | None = None
     chat_template_kwargs: dict[str, Any] | None = None
@@ -185,8 +193,12 @@ class FunctionToolCall(Struct, kw_only=True):
 
 
 class ChatResponseMessage(Struct, kw_only=True):
+    """The reasoning, if there is any, has the names of SGLang and llama.cpp, and of vLLM and Ollama."""
+
     role: Literal["assistant"] = "assistant"
     content: str | None
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
     refusal: None = None  # OpenAI's field: this server has no separate refusals
     tool_calls: list[FunctionToolCall]
     function_call: FunctionCall | UnsetType | None = UNSET
@@ -232,6 +244,8 @@ class DeltaToolCall(Struct, kw_only=True):
 class DeltaMessage(Struct, kw_only=True):
     role: Literal["assistant"] | UnsetType = UNSET
     content: str | UnsetType | None = UNSET
+    reasoning_content: str | UnsetType = UNSET
+    reasoning: str | UnsetType = UNSET
     refusal: UnsetType | None = UNSET
     tool_calls: list[DeltaToolCall] | UnsetType | None = UNSET
     function_call: DeltaFunctionCall | UnsetType = UNSET

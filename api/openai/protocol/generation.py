@@ -5,7 +5,7 @@ Types only: requests/ checks values. Unknown fields are ignored, and every optio
 
 from typing import Any
 
-from msgspec import Struct
+from msgspec import UNSET, Struct, UnsetType
 
 from api.hooks.adapter_sums import AdapterScale
 
@@ -189,11 +189,18 @@ class PromptTokensDetails(Struct):
     cached_tokens: int
 
 
+class CompletionTokensDetails(Struct):
+    reasoning_tokens: int
+
+
 class UsageInfo(Struct):
+    """completion_tokens_details: of answers with reasoning"""
+
     prompt_tokens: int
     total_tokens: int
     completion_tokens: int
     prompt_tokens_details: PromptTokensDetails
+    completion_tokens_details: CompletionTokensDetails | UnsetType = UNSET
 
 
 class RankedToken(Struct):

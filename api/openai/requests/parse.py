@@ -108,6 +108,7 @@ def chat_request(
         tool_choice="auto" if body.tool_choice is None else parse_tool_choice(body),
         allowed_tools=None if body.tool_choice is None else allowed_tools(body),
         parallel_calls=body.parallel_tool_calls is not False,
+        separate_reasoning=body.separate_reasoning is not False and body.reasoning_format != "none",
     )
 
 

@@ -42,6 +42,11 @@ UNSUPPORTED: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("priority", (None, 0), "Got priority {0.priority} but priority scheduling is not enabled"),
     ("grammar_lazy", (None, False), "grammar_lazy is not supported: a grammar applies from the first token"),
     ("structural_tag", (None, ""), "structural_tag is not supported: use grammar or json_schema"),
+    (
+        "reasoning_format",
+        (None, "auto", "deepseek", "none"),
+        "reasoning_format must be auto, deepseek or none, got {0.reasoning_format}",
+    ),
     ("chat_template", (None, ""), "chat_template is not supported: the model's own template is used"),
 )
 
