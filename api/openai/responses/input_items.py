@@ -21,7 +21,9 @@ UNREADABLE_TYPES = ("input_image", "input_file")  # content parts of a tool's ou
 
 
 def to_chat_messages(body: ResponsesRequest, field: str = "input") -> list[ChatMessage]:
-    """A tool call is added to the assistant's message before it. Raises InvalidBody, InvalidParameter.
+    """A tool call is added to the assistant's message before it, reasoning to the message behind it.
+
+    Raises InvalidBody, InvalidParameter.
 
     field  name of the items in error messages
     """
@@ -33,8 +35,14 @@ def to_chat_messages(body: ResponsesRequest, field: str = "input") -> list[ChatM
             continue
         if message.tool_calls and messages and messages[-1].role == "assistant":
             messages[-1].tool_calls = [*(messages[-1].tool_calls or ()), *message.tool_calls]
-        else:
-            messages.append(message)
+            continue
+        if messages and _is_reasoning(messages[-1]):
+            reasoning = messages.pop().reasoning_content
+            if message.role == "assistant":
+                message.reasoning_content = reasoning + (message.reasoning_content or "")
+        messages.append(message)
+    if messages and _is_reasoning(messages[-1]):
+        messages.pop()
     system_messages = [ChatMessage("system", body.instructions)] if body.instructions else []
     return system_messages + messages
 
@@ -55,6 +63,23 @@ def _message(item: InputItem, field: str) -> ChatMessage:
         raise InvalidBody(f"{field}.role {rule}", f"{field}.role")
     content: Content = convert_field(item.content or "", Content, f"{field}.content")
     return ChatMessage(item.role, _checked(content, f"{field}.content"))
+
+
+def _reasoning(item: InputItem, field: str) -> ChatMessage | None:
+    """Its text alone, for the assistant's message behind it. None: it has none that can be read here."""
+    content: Content = convert_field(item.content or "", Content, f"{field}.content")
+    texts = [content] if isinstance(content, str) else map(_part_text, content)
+    reasoning = "".join(texts)
+    return ChatMessage("assistant", reasoning_content=reasoning) if reasoning else None
+
+
+def _part_text(content_part: str | ContentPart) -> str:
+    return content_part if isinstance(content_part, str) else content_part.text or ""
+
+
+def _is_reasoning(message: ChatMessage) -> bool:
+    """Whether the message is reasoning, and nothing else so far."""
+    return bool(message.reasoning_content) and message.content is None and not message.tool_calls
 
 
 def _agent_message(item: InputItem, field: str) -> ChatMessage:
@@ -119,6 +144,7 @@ def _readable(content_part: str | ContentPart) -> str | ContentPart:
 
 ITEM_PARSERS: dict[str, Callable[[InputItem, str], ChatMessage | None]] = {
     "message": _message,
+    "reasoning": _reasoning,
     "function_call": _function_call,
     "function_call_output": _result,
     "custom_tool_call": _custom_call,

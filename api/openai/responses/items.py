@@ -1,4 +1,4 @@
-"""The output items of a response (messages and tool calls), and the events that each of them streams.
+"""The output items of a response (messages, reasoning, tool calls), and the events that each of them streams.
 
 An item is opened, appended to, and closed with the status completed or incomplete.
 """
@@ -16,15 +16,29 @@ Events = list[dict[str, Any]]
 LogprobEntries = list[ChatLogprobsContent]  # one per token
 
 
+class TextKind(NamedTuple):
+    """How messages and reasoning differ: the item's type, and its events, by the type of its content part."""
+
+    type: str
+    id_prefix: str
+    part_type: str
+
+
+MESSAGE = TextKind("message", "msg", "output_text")
+REASONING = TextKind("reasoning", "rs", "reasoning_text")
+
+
 @dataclass(slots=True)
-class MessageItem:
-    """A message with one content part.
+class TextItem:
+    """A message, or reasoning, with one content part.
 
     output_index  index of the item in the response's output
     key           random part of the item's id
     deltas        pieces of the text, in order
+    logprobs      of a message's tokens
     """
 
+    kind: TextKind
     output_index: int
     key: str
     status: str = "in_progress"
@@ -33,7 +47,7 @@ class MessageItem:
 
     @property
     def id(self) -> str:
-        return f"msg_{self.key}"
+        return f"{self.kind.id_prefix}_{self.key}"
 
     def open(self) -> Events:
         added = {
@@ -46,13 +60,13 @@ class MessageItem:
     def append(self, text: str, logprobs: LogprobEntries) -> Events:
         self.deltas.append(text)
         self.logprobs += logprobs
-        return [self._event("output_text.delta", delta=text, logprobs=logprobs)]
+        return [self._event(f"{self.kind.part_type}.delta", delta=text, **self._logprobs(logprobs))]
 
     def close(self, status: str) -> Events:
         self.status = status
         text = "".join(self.deltas)
         return [
-            self._event("output_text.done", text=text, logprobs=self.logprobs),
+            self._event(f"{self.kind.part_type}.done", text=text, **self._logprobs(self.logprobs)),
             self._event("content_part.done", part=self._content_part()),
             {"type": "response.output_item.done", "output_index": self.output_index, "item": self.to_json()},
         ]
@@ -61,12 +75,17 @@ class MessageItem:
         return self._to_json([self._content_part()])
 
     def _to_json(self, content: list[Any]) -> dict[str, Any]:
-        item = {"id": self.id, "type": "message", "status": self.status}
-        return item | {"role": "assistant", "content": content}
+        item: dict[str, Any] = {"id": self.id, "type": self.kind.type, "status": self.status}
+        item |= {"role": "assistant"} if self.kind is MESSAGE else {"summary": []}
+        return item | {"content": content}
 
     def _content_part(self) -> dict[str, Any]:
-        content_part = {"type": "output_text", "text": "".join(self.deltas), "annotations": []}
-        return content_part | {"logprobs": list(self.logprobs)}
+        content_part = {"type": self.kind.part_type, "text": "".join(self.deltas)}
+        annotations: dict[str, Any] = {"annotations": []} if self.kind is MESSAGE else {}
+        return content_part | annotations | self._logprobs(list(self.logprobs))
+
+    def _logprobs(self, logprobs: LogprobEntries) -> dict[str, Any]:
+        return {"logprobs": logprobs} if self.kind is MESSAGE else {}
 
     def _event(self, name: str, **values: Any) -> dict[str, Any]:
         event = {"type": f"response.{name}", "item_id": self.id, "output_index": self.output_index}

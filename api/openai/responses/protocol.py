@@ -25,10 +25,10 @@ class AgentContentPart(ContentPart):
 class InputItem(Struct):
     """An item of the conversation. Items of other types than these are ignored.
 
-    type               message (default), function_call, function_call_output, custom_tool_call,
+    type               message (default), reasoning, function_call, function_call_output, custom_tool_call,
                        custom_tool_call_output, additional_tools, agent_message, compaction; and content parts
     role               of a message
-    content            of a message or agent_message: text, or a list of content parts
+    content            of a message, agent_message or reasoning: text, or a list of content parts
     text               of an input_text
     call_id            id of a call, in the call and in its output
     namespace          namespace of the tool that is called, if it has one

@@ -13,7 +13,15 @@ from api.errors import ErrorFormat
 from api.openai.errors import envelope, error_before_start
 from api.openai.logprobs import LogprobsFormatter
 from api.openai.reply import FINISH_REASONS
-from api.openai.responses.items import CallItem, Events, LogprobEntries, MessageItem
+from api.openai.responses.items import (
+    MESSAGE,
+    REASONING,
+    CallItem,
+    Events,
+    LogprobEntries,
+    TextItem,
+    TextKind,
+)
 from api.openai.responses.protocol import (
     ConversationReference,
     Reasoning,
@@ -83,8 +91,8 @@ class ResponseWriter:
     id: str = field(default_factory=lambda: f"resp_{secrets.token_hex(16)}")
     created: int = field(default_factory=lambda: int(time.time()))
     end_time: Callable[[], int] = field(default_factory=lambda: cache(lambda: int(time.time())))
-    items: list[MessageItem | CallItem] = field(default_factory=list)
-    open_item: MessageItem | CallItem | None = None
+    items: list[TextItem | CallItem] = field(default_factory=list)
+    open_item: TextItem | CallItem | None = None
     pending_tokens: list[Token] = field(default_factory=list)
     started: Started | None = None
     end: Finished | None = None
@@ -104,7 +112,7 @@ class ResponseWriter:
                 events = [{"type": name, "response": self.response()} for name in names]
             case Token():
                 self.pending_tokens.append(event)
-                events = self._add_text(event.text)
+                events = [*self._add_text(REASONING, event.reasoning), *self._add_text(MESSAGE, event.text)]
             case CallDelta():
                 events = self._add_call_delta(event)
             case Finished():
@@ -162,14 +170,18 @@ class ResponseWriter:
             return "queued" if self.body.background and not self.started else "in_progress"
         return "completed" if FINISH_REASONS[self.end.finish_reason] == "stop" else "incomplete"
 
-    def _add_text(self, text: str) -> Events:
+    def _add_text(self, kind: TextKind, text: str) -> Events:
+        """The tokens of reasoning, and those of its markers, have no logprobs in a response."""
         if not text:
             return []
         events: Events = []
-        if not isinstance(self.open_item, MessageItem):
-            events += self._open_item(MessageItem(len(self.items), self._next_item_key()))
-        assert isinstance(self.open_item, MessageItem)
-        return events + self.open_item.append(text, self._take_logprobs())
+        item = self.open_item
+        if not (isinstance(item, TextItem) and item.kind is kind):
+            if isinstance(item, TextItem):
+                del self.pending_tokens[:-1]
+            item = TextItem(kind, len(self.items), self._next_item_key())
+            events = self._open_item(item)
+        return events + item.append(text, self._take_logprobs() if kind is MESSAGE else [])
 
     def _add_call_delta(self, event: CallDelta) -> Events:
         self.pending_tokens.clear()
@@ -183,9 +195,9 @@ class ResponseWriter:
 
     def _finish(self, event: Finished) -> Events:
         """Add the text held back, close the item, end the response. An empty answer has one message."""
-        events = self._add_text(event.text)
+        events = [*self._add_text(REASONING, event.reasoning), *self._add_text(MESSAGE, event.text)]
         if not (self.items or self.is_warm_up):
-            events += self._open_item(MessageItem(0, self._next_item_key()))
+            events += self._open_item(TextItem(MESSAGE, 0, self._next_item_key()))
         self.end = event
         events += self._close_item(self._status)
         return [*events, {"type": f"response.{self._status}", "response": self.response()}]
@@ -194,7 +206,7 @@ class ResponseWriter:
         """The random part of the next item's id: the same for every writer of this response."""
         return hashlib.sha256(f"{self.id} {len(self.items)}".encode()).hexdigest()[:32]
 
-    def _open_item(self, item: MessageItem | CallItem) -> Events:
+    def _open_item(self, item: TextItem | CallItem) -> Events:
         events = self._close_item()
         self.items.append(item)
         self.open_item = item
@@ -226,7 +238,7 @@ def response_usage(counts: Accumulator) -> ResponseUsage:
         input_tokens=input_tokens,
         input_tokens_details={"cached_tokens": counts.num_cached_tokens, "cache_write_tokens": 0},
         output_tokens=counts.num_tokens,
-        output_tokens_details={"reasoning_tokens": 0},
+        output_tokens_details={"reasoning_tokens": counts.num_reasoning_tokens},
         total_tokens=input_tokens + counts.num_tokens,
     )
 

@@ -61,6 +61,7 @@ class ReasoningParser:
         self._call_openings = tuple(call_openings)
         self._pending: list[Symbol] = []
         self._outputs: list[TextOrReasoning] = []
+        self._space = ""  # white space that is held back: the end of a section leaves it out
         self._has_sections = section is not None
         self._enter(section)
 
@@ -100,7 +101,7 @@ class ReasoningParser:
         """Begin a section, or what follows one."""
         self._section = section
         self._at_opening = True
-        self._space = ""  # held back: it is left out at the end of a section
+        self._space = ""
         ends = section.ends if section else ()
         self._ends = (*ends, *self._call_openings) if self.in_reasoning else ends
         self._end_starts = frozenset(end[0] for end in self._ends)
