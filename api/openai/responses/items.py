@@ -3,6 +3,7 @@
 An item is opened, appended to, and closed with the status completed or incomplete.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,15 +18,18 @@ LogprobEntries = list[ChatLogprobsContent]  # one per token
 
 
 class TextKind(NamedTuple):
-    """How messages and reasoning differ: the item's type, and its events, by the type of its content part."""
+    """How messages and reasoning differ: the item's type, the type of its content part, by which its events
+    are named, and the fields of such items alone.
+    """
 
     type: str
     id_prefix: str
     part_type: str
+    own_fields: Mapping[str, Any]
 
 
-MESSAGE = TextKind("message", "msg", "output_text")
-REASONING = TextKind("reasoning", "rs", "reasoning_text")
+MESSAGE = TextKind("message", "msg", "output_text", {"role": "assistant"})
+REASONING = TextKind("reasoning", "rs", "reasoning_text", {"summary": []})
 
 
 @dataclass(slots=True)
@@ -75,9 +79,8 @@ class TextItem:
         return self._to_json([self._content_part()])
 
     def _to_json(self, content: list[Any]) -> dict[str, Any]:
-        item: dict[str, Any] = {"id": self.id, "type": self.kind.type, "status": self.status}
-        item |= {"role": "assistant"} if self.kind is MESSAGE else {"summary": []}
-        return item | {"content": content}
+        item = {"id": self.id, "type": self.kind.type, "status": self.status}
+        return {**item, **self.kind.own_fields, "content": content}
 
     def _content_part(self) -> dict[str, Any]:
         content_part = {"type": self.kind.part_type, "text": "".join(self.deltas)}

@@ -51,8 +51,13 @@ class Choice:
     index: int
     calls: ToolCallReader
     num_tokens: int = 0
+    num_reasoning_tokens: int = 0
     last_tokens: Sequence[Token] = ()
     end: Finished | None = None
+
+    def count(self, token: Token) -> None:
+        self.num_tokens += 1
+        self.num_reasoning_tokens += bool(token.reasoning)
 
 
 @dataclass(slots=True)
@@ -62,6 +67,7 @@ class Choices:
     model              the model in messages
     prompt_tokens      None: the upstream has not said
     completion_tokens  of all answers together; None: count the tokens
+    reasoning_tokens   likewise
     """
 
     model: str
@@ -69,6 +75,7 @@ class Choices:
     prompt_tokens: int | None = None
     cached_tokens: int | None = None
     completion_tokens: int | None = None
+    reasoning_tokens: int | None = None
     _choices: dict[int, Choice] = field(default_factory=dict)
 
     @property
@@ -79,13 +86,16 @@ class Choices:
         choice = self._choices.get(index)
         return choice is not None and choice.end is not None
 
-    def note_counts(self, *, prompt: Any = None, completion: Any = None, cached: Any = None) -> None:
+    def note_counts(
+        self, *, prompt: Any = None, completion: Any = None, cached: Any = None, reasoning: Any = None
+    ) -> None:
         """Note the token counts that the upstream tells; None: it does not. Raises UpstreamFailure."""
-        if not all(count is None or is_count(count) for count in (prompt, completion, cached)):
+        if not all(count is None or is_count(count) for count in (prompt, completion, cached, reasoning)):
             raise broken(self.model, "a number of tokens is no count")
         self.prompt_tokens = self.prompt_tokens if prompt is None else prompt
         self.completion_tokens = self.completion_tokens if completion is None else completion
         self.cached_tokens = cached or self.cached_tokens
+        self.reasoning_tokens = self.reasoning_tokens if reasoning is None else reasoning
 
     def start(
         self,
@@ -108,7 +118,7 @@ class Choices:
         """The tokens, counted. Raises UpstreamFailure if a field has another type."""
         self._check(tokens)
         for token in tokens:
-            self._choices[token.index].num_tokens += 1
+            self._choices[token.index].count(token)
         return [*tokens]
 
     def calls(self, index: int) -> ToolCallReader:
@@ -132,7 +142,8 @@ class Choices:
             raise broken(self.model, "its end has the wrong form")
         finish_reason = self._finish_reason(reason, stop)
         choice = self._choices[index]
-        choice.num_tokens += len(last_tokens)
+        for token in last_tokens:
+            choice.count(token)
         choice.last_tokens = last_tokens
         stop = stop if finish_reason == "stop" else None
         choice.end = Finished(index, finish_reason, text, stop, seed=seed)
@@ -172,6 +183,7 @@ class Choices:
         end = replace(
             choice.end,
             num_tokens=self._num_tokens(choice),
+            num_reasoning_tokens=self._num_reasoning_tokens(choice),
             prompt_tokens=self.prompt_tokens,
             cached_tokens=self.cached_tokens,
         )
@@ -188,6 +200,13 @@ class Choices:
         least = choice.num_tokens if others else 0
         return max(least, self.completion_tokens - others)
 
+    def _num_reasoning_tokens(self, choice: Choice) -> int:
+        """The answer's tokens of reasoning. What the upstream counts more than arrived is the last one's."""
+        if self.reasoning_tokens is None or choice.index != max(self._choices):
+            return choice.num_reasoning_tokens
+        others = sum(each.num_reasoning_tokens for each in self._choices.values() if each is not choice)
+        return max(0, self.reasoning_tokens - others)
+
 
 @lru_cache(MAX_UNKNOWN_REASONS)
 def note_unknown_reason(reason: str, model: str) -> None:
@@ -203,6 +222,7 @@ def is_valid(token: Token) -> bool:
     """Whether the fields, which come from JSON, have their types."""
     return (
         isinstance(token.text, str)
+        and isinstance(token.reasoning, str)
         and isinstance(token.spelling, str)
         and type(token.id) is int
         and -1 <= token.id < MAX_COUNT

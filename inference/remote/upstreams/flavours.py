@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 GUIDED_VLLM = "vllm before 0.11"
 
@@ -66,6 +67,9 @@ VLLM_CONSTRAINTS: Mapping[str, Sequence[str]] = {
 }
 GUIDED_CONSTRAINTS: Mapping[str, Sequence[str]] = {kind: (f"guided_{kind}",) for kind in VLLM_CONSTRAINTS}
 SGLANG_CONSTRAINTS: Mapping[str, Sequence[str]] = {"regex": ("regex",), "grammar": ("ebnf",)}
+# The fields without which reasoning is apart from the text; llama.cpp has Hearth's.
+HEARTH_UNSEPARATED: Mapping[str, Any] = {"reasoning_format": "none"}
+SGLANG_UNSEPARATED: Mapping[str, Any] = {"separate_reasoning": False}
 # `transformers serve` makes a repetition penalty of the frequency penalty; the rest has no effect.
 TRANSFORMERS_IGNORED = frozenset(
     {
@@ -93,6 +97,7 @@ class Flavour:
     names_tool        tool_choice may name a tool; else that tool alone is sent, and required
     constraints       kind of constraint -> the path of its field, where it has others than JSON
     min_logprobs      alternatives without which there are no logprobs
+    unseparated       fields of a chat whose text shall have the reasoning too
     model             the model in messages
     """
 
@@ -107,6 +112,7 @@ class Flavour:
     names_tool: bool = True
     constraints: Mapping[str, Sequence[str]] = field(default_factory=dict)
     min_logprobs: int = 0
+    unseparated: Mapping[str, Any] = field(default_factory=dict)
     model: str = ""
 
     @property
@@ -126,11 +132,29 @@ FLAVOURS: Mapping[str, Flavour] = {
     "compatible": Flavour("OpenAI-compatible", {}),
     "vllm": Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True, constraints=VLLM_CONSTRAINTS),
     GUIDED_VLLM: Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True, constraints=GUIDED_CONSTRAINTS),
-    "sglang": Flavour("SGLang", SGLANG_SPELLINGS, has_prompt_ids=True, constraints=SGLANG_CONSTRAINTS),
-    "hearth": Flavour("Hearth", HEARTH_SPELLINGS, has_prompt_ids=True, constraints=VLLM_CONSTRAINTS),
+    "sglang": Flavour(
+        "SGLang",
+        SGLANG_SPELLINGS,
+        has_prompt_ids=True,
+        constraints=SGLANG_CONSTRAINTS,
+        unseparated=SGLANG_UNSEPARATED,
+    ),
+    "hearth": Flavour(
+        "Hearth",
+        HEARTH_SPELLINGS,
+        has_prompt_ids=True,
+        constraints=VLLM_CONSTRAINTS,
+        unseparated=HEARTH_UNSEPARATED,
+    ),
     # tools/server/server-common.cpp: a tool_choice that is no text counts as "auto", and n_probs 0 means that
     # there are no logprobs.
-    "llama.cpp": Flavour("llama.cpp", LLAMA_CPP_SPELLINGS, names_tool=False, min_logprobs=1),
+    "llama.cpp": Flavour(
+        "llama.cpp",
+        LLAMA_CPP_SPELLINGS,
+        names_tool=False,
+        min_logprobs=1,
+        unseparated=HEARTH_UNSEPARATED,
+    ),
     "transformers": Flavour(
         "transformers", {}, ignored=TRANSFORMERS_IGNORED, max_answers=1, leaves_stops=True
     ),

@@ -23,6 +23,8 @@ def chat_body(request: GenerationRequest, model: str, flavour: Flavour) -> dict[
         body |= {"logprobs": True, "top_logprobs": max(request.logprobs, flavour.min_logprobs)}
     if request.callable_tools:
         body |= tool_fields(request, flavour)
+    if not request.separate_reasoning:
+        body |= flavour.unseparated
     template = request.template
     if template.continue_final_message or not template.add_generation_prompt:
         body["continue_final_message"] = template.continue_final_message

@@ -78,11 +78,11 @@ class OpenAIReader:
     def _read_usage(self, usage: Any) -> None:
         if not isinstance(usage, dict):
             return
-        details = usage.get("prompt_tokens_details")
         self._choices.note_counts(
             prompt=usage.get("prompt_tokens"),
             completion=usage.get("completion_tokens"),
-            cached=details.get("cached_tokens") if isinstance(details, dict) else None,
+            cached=detail_of(usage, "prompt_tokens_details", "cached_tokens"),
+            reasoning=detail_of(usage, "completion_tokens_details", "reasoning_tokens"),
         )
 
     def _read_choice(self, choice: Mapping[str, Any], chunk: Mapping[str, Any]) -> list[Event]:
@@ -97,6 +97,8 @@ class OpenAIReader:
         delta = choice.get("delta") or choice.get("message") or {}
         text = delta.get("content") or choice.get("text") or ""
         tokens = read_tokens(index, text, choice.get("logprobs"), choice.get("token_ids") or ())
+        if reasoning := delta.get("reasoning_content") or delta.get("reasoning"):
+            tokens = with_reasoning(tokens or [Token(index, UNKNOWN_ID, "")], reasoning)
         stops = self._stops[index] if self._stops else None
         if stops:
             tokens = [replace(token, text=stops.feed(token.text)) for token in tokens]
@@ -121,6 +123,12 @@ class OpenAIReader:
     def _read_call(self, index: int, number: int, id: str, function: Mapping[str, Any]) -> list[Event]:
         calls = self._choices.calls(index)
         return calls.add(number, id, function.get("name") or "", function.get("arguments") or "")
+
+
+def detail_of(usage: Mapping[str, Any], details: str, name: str) -> Any:
+    """A count in the details of a usage; None: it has none."""
+    counts = usage.get(details)
+    return counts.get(name) if isinstance(counts, dict) else None
 
 
 def stop_of(choice: Mapping[str, Any]) -> Any:
@@ -239,6 +247,12 @@ def with_ids(tokens: list[Token], token_ids: Sequence[int]) -> list[Token]:
     if len(token_ids) != len(tokens):
         return tokens
     return [replace(token, id=id) for token, id in zip(tokens, token_ids, strict=True)]
+
+
+def with_reasoning(tokens: list[Token], reasoning: str) -> list[Token]:
+    """The tokens with the reasoning on the first one."""
+    first, *rest = tokens
+    return [replace(first, reasoning=reasoning, spelling=first.spelling or reasoning), *rest]
 
 
 def with_text(tokens: list[Token], text: str) -> list[Token]:

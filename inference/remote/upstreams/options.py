@@ -21,6 +21,7 @@ ALWAYS = frozenset(
         "stop",
         "stop_at_token_end",
         "tool_format",
+        "separate_reasoning",
         "greedy",
         "temperature",
         "logprobs_are_optional",

@@ -264,7 +264,7 @@ def test_an_option_about_stop_strings_needs_some(upstream: FakeUpstream, open_up
 def test_each_kind_of_server_has_its_own_fields_of_constraints(
     kind: str, constraint: Constraint, fields: Any, upstream: FakeUpstream, open_upstream: OpenModel
 ) -> None:
-    request = GenerationRequest(CHAT, Sampling(greedy=True), constraint=constraint)
+    request = GenerationRequest(CHAT, Sampling(greedy=True), constraint=constraint, separate_reasoning=True)
     body = body_for(request, upstream, open_upstream, detected=kind)
     assert body == {"temperature": 0, "top_p": 1, **fields}
 

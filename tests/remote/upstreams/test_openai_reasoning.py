@@ -1,0 +1,80 @@
+"""The reasoning in the answers of OpenAI's upstreams, and requests that leave it in the text."""
+
+from typing import Any
+
+import pytest
+
+from inference.errors import ServerError
+from inference.events import Event, Finished, Token
+from inference.types import GenerationRequest
+from tests.remote.conftest import CHAT, OpenModel
+from tests.remote.fake_upstream import FakeUpstream, Reply, event
+from tests.remote.openai_chunks import DONE, chat_chunk, usage_chunk, whole_answer
+
+REQUEST = GenerationRequest(CHAT, separate_reasoning=True)
+END = chat_chunk({}, reason="stop")
+
+
+def texts_of(events: list[Event]) -> list[tuple[str, str]]:
+    """(reasoning, text) of each token"""
+    return [(event.reasoning, event.text) for event in events if isinstance(event, Token)]
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_reasoning_is_passed_on_apart_from_the_text(
+    field: str, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    deltas = ({field: "Let"}, {field: " me.", "content": None}, {field: None, "content": "4"})
+    upstream.reply = Reply([*map(chat_chunk, deltas), END, DONE])
+    *events, end = open_upstream().generate(REQUEST)
+    assert texts_of(events) == [("Let", ""), (" me.", ""), ("", "4")]
+    assert isinstance(end, Finished)
+    assert (end.num_tokens, end.num_reasoning_tokens) == (3, 2)
+
+
+def test_a_delta_may_have_reasoning_and_text(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    both = chat_chunk({"reasoning_content": " me.", "reasoning": " me.", "content": "4"}, token_ids=[3, 4])
+    upstream.reply = Reply([both, END, DONE])
+    assert texts_of(list(open_upstream().generate(REQUEST))) == [(" me.", ""), ("", "4")]
+
+
+def test_the_upstreams_count_of_reasoning_tokens_counts(
+    upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    usage = {
+        "prompt_tokens": 5,
+        "completion_tokens": 9,
+        "completion_tokens_details": {"reasoning_tokens": 7},
+    }
+    chunks = [chat_chunk({"reasoning": "Let me."}), chat_chunk({"content": "4"}), END]
+    upstream.reply = Reply([*chunks, event({"choices": [], "usage": usage}), DONE])
+    *_, end = open_upstream().generate(REQUEST)
+    assert isinstance(end, Finished)
+    assert (end.num_tokens, end.num_reasoning_tokens) == (9, 7)
+
+
+def test_reasoning_that_is_no_text_ends_the_answer(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    upstream.reply = Reply([chat_chunk({"reasoning": ["a"]}), END, usage_chunk(5, 1), DONE])
+    with pytest.raises(ServerError):
+        list(open_upstream().generate(REQUEST))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields"),
+    [
+        ("hearth", {"reasoning_format": "none"}),
+        ("llama.cpp", {"reasoning_format": "none"}),
+        ("sglang", {"separate_reasoning": False}),
+        ("vllm", {}),
+        ("compatible", {}),
+    ],
+)
+@pytest.mark.parametrize("separates", [True, False])
+def test_a_request_says_whether_the_text_has_the_reasoning(
+    separates: bool, kind: str, fields: dict[str, Any], upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = whole_answer("yes")
+    list(open_upstream(detected=kind).generate(GenerationRequest(CHAT, separate_reasoning=separates)))
+    names = {"reasoning_format", "separate_reasoning"}
+    sent = {name: value for name, value in upstream.bodies[-1].items() if name in names}
+    assert sent == ({} if separates else fields)
