@@ -12,6 +12,7 @@ from typing import Any
 from inference.backend import Adapters, Stream
 from inference.backend_info import BackendLoad, ModelInfo
 from inference.engine.engine import Engine
+from inference.engine.sequence import Matcher
 from inference.engine.step_output import OutputSink
 from inference.errors import NotFound, NotImplementedHere, TooLong
 from inference.local.answer_decoder import AnswerDecoder
@@ -39,7 +40,7 @@ from settings.groups import BackendSettings
 
 # Starts a contrastive search whose outputs go to every sink; returns what aborts answers by their indices.
 StartSearch = Callable[
-    [GenerationRequest, GrammarMatcher | None, Sequence[OutputSink]], Callable[[Iterable[int]], None]
+    [GenerationRequest, Matcher | None, Sequence[OutputSink]], Callable[[Iterable[int]], None]
 ]
 WatchSinks = Callable[[Sequence[OutputSink]], Sequence[OutputSink]]
 
@@ -86,12 +87,11 @@ class LocalBackend:
         chat_template = self._input_processor.chat_template
         self._tool_calling = ToolCalling(settings.tool_format, chat_template, self._vocabulary)
         self._request_resolver = RequestResolver(model, self._vocabulary)
+        self._reasoning_separation = ReasoningSeparation(
+            settings.reasoning_format, chat_template.source, model, self._vocabulary
+        )
         self._output_processor = OutputProcessor(
-            model,
-            self._vocabulary,
-            chat_template,
-            self._tool_calling,
-            ReasoningSeparation(settings.reasoning_format, chat_template.source, self._vocabulary),
+            model, self._vocabulary, chat_template, self._tool_calling, self._reasoning_separation
         )
         self._info = ModelInfo(
             model.id,
@@ -147,10 +147,11 @@ class LocalBackend:
         answer_decoders = self._output_processor.answer_decoders(
             resolved, engine_requests, answer_stats, has_grammar=matcher is not None
         )
+        matchers = self._matchers(resolved, matcher, len(engine_requests))
         if request.sampling.penalty_alpha:
-            return LocalStream(self._start_search(request, matcher, answer_decoders, watch))
+            first = matchers[0] if matchers else None
+            return LocalStream(self._start_search(request, first, answer_decoders, watch))
         collector = OutputCollector(answer_decoders, self._engine.abort)
-        matchers = [matcher.copy() for _ in engine_requests] if matcher else ()
         sinks = watch(collector.sinks())
         collector.sequence_ids = self._engine.submit(engine_requests, sinks, matchers)
         return LocalStream(collector)
@@ -207,10 +208,19 @@ class LocalBackend:
             return self._tool_calling.forced_constraint(request), "tools"
         return request.constraint, ""
 
+    def _matchers(
+        self, resolved: ResolvedRequest, matcher: GrammarMatcher | None, num_answers: int
+    ) -> list[Matcher]:
+        """The matcher of each answer; empty: they have no grammar."""
+        if matcher is None:
+            return []
+        separation = self._reasoning_separation
+        return [separation.matcher_for(resolved, matcher.copy()) for _ in range(num_answers)]
+
     def _start_search(
         self,
         request: GenerationRequest,
-        matcher: GrammarMatcher | None,
+        matcher: Matcher | None,
         answer_decoders: list[AnswerDecoder],
         watch: WatchSinks,
     ) -> OutputCollector:

@@ -3,6 +3,7 @@
 from typing import Any
 
 import pytest
+import torch
 
 from inference.local import BackendModel, LocalBackend
 from inference.types import Constraint
@@ -10,10 +11,17 @@ from settings.groups import BackendSettings
 from tests.local.fake_engine import FakeEngine, model_metrics
 from tests.text.tokenizers_of_three_kinds import tokenizer
 
+VOCAB = 400
+
 
 class FakeMatcher:
+    """Allows no token."""
+
     def copy(self) -> "FakeMatcher":
         return FakeMatcher()
+
+    def token_bitmask(self) -> torch.Tensor:
+        return torch.zeros((VOCAB + 31) // 32, dtype=torch.int32)
 
 
 class FakeCompiler:
@@ -59,7 +67,7 @@ def backend(
             id="tiny",
             tokenizer=words,
             context=64,
-            vocab=400,
+            vocab=VOCAB,
             eos_token_ids=frozenset([words.eos_token_id]),
             details={"dtype": "float32", "device": "cpu"},
         ),

@@ -6,11 +6,15 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tokenizers import AddedToken
 
+from inference.engine.sequence import Matcher
 from inference.events import CallDelta, Event, Finished, Token
 from inference.local import LocalBackend
 from inference.sampling import Sampling
+from inference.structured_output import MatcherAfterReasoning
 from inference.types import Constraint, GenerationRequest, Message, TemplateOptions, Tool
+from tests.local.conftest import FakeMatcher
 from tests.local.fake_engine import FakeEngine
 from tests.text.tokenizers_of_three_kinds import tokenizer
 
@@ -31,8 +35,15 @@ Say = Callable[..., list[Event]]
 
 
 @pytest.fixture
-def words() -> Any:
-    words = copy.copy(tokenizer("byte-level"))
+def marker_names(request: pytest.FixtureRequest) -> tuple[str, ...]:
+    """request.param: the markers that are tokens"""
+    return getattr(request, "param", ())
+
+
+@pytest.fixture
+def words(marker_names: tuple[str, ...]) -> Any:
+    words = copy.deepcopy(tokenizer("byte-level"))
+    words.add_tokens([AddedToken(name, special=False) for name in marker_names])
     words.chat_template = TEMPLATE
     return words
 
@@ -51,6 +62,13 @@ def say(backend: LocalBackend, engine: FakeEngine, words: Any) -> Say:
 
 def thinking(request: GenerationRequest, value: bool) -> GenerationRequest:
     return replace(request, template=TemplateOptions(arguments={"thinking": value}))
+
+
+def allows(matcher: Matcher | None, token_id: int) -> bool:
+    assert isinstance(matcher, MatcherAfterReasoning)
+    mask = matcher.token_bitmask()
+    assert mask is not None
+    return bool(int(mask[token_id // 32]) >> token_id % 32 & 1)
 
 
 def texts_of(events: list[Event]) -> tuple[str, str]:
@@ -123,9 +141,31 @@ def test_stop_strings_count_in_the_reasoning_too(say: Say) -> None:
     assert texts_of(say(replace(CHAT, stop=("</",)), "<think>a</think>4")) == ("a", "")
 
 
-def test_a_constrained_answer_is_all_text(say: Say) -> None:
+def test_without_a_token_that_ends_reasoning_a_constrained_answer_is_all_text(
+    say: Say, engine: FakeEngine
+) -> None:
     constrained = replace(CHAT, constraint=Constraint("json"))
     assert texts_of(say(thinking(constrained, True), '{"a": 1}')) == ("", '{"a": 1}')
+    assert isinstance(engine.matchers[-1], FakeMatcher)
+
+
+@pytest.mark.parametrize("marker_names", [("<think>", "</think>")], indirect=True)
+def test_with_a_token_that_ends_reasoning_the_grammar_begins_behind_it(
+    say: Say, engine: FakeEngine, words: Any
+) -> None:
+    constrained = replace(CHAT, constraint=Constraint("json"))
+    assert texts_of(say(thinking(constrained, True), 'hm</think>{"a": 1}')) == ("hm", '{"a": 1}')
+    opened, opening, closing = engine.matchers[-1], *words.convert_tokens_to_ids(["<think>", "</think>"])
+    assert allows(opened, closing) and not allows(opened, words.eos_token_id)
+
+    say(constrained, "<think>")
+    assert allows(engine.matchers[-1], opening) and not allows(engine.matchers[-1], closing)
+
+    say(thinking(constrained, False), "{}")
+    assert not allows(engine.matchers[-1], opening)
+
+    say(replace(constrained, separate_reasoning=False), "{}")
+    assert isinstance(engine.matchers[-1], FakeMatcher)
 
 
 def test_a_continued_message_goes_on_where_it_was(say: Say) -> None:

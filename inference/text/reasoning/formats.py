@@ -27,26 +27,36 @@ class ReasoningFormat:
     template_texts  texts one of which the chat template has
     sections        parts of an answer; what is between them is text
     separators      markers between sections that are left out
+    wrappers        further sections, which a model may leave out
     """
 
     template_texts: tuple[str, ...]
     sections: tuple[AnswerSection, ...]
     separators: tuple[str, ...] = ()
+    wrappers: tuple[AnswerSection, ...] = ()
+
+    @property
+    def all_sections(self) -> tuple[AnswerSection, ...]:
+        return (*self.sections, *self.wrappers)
 
     @property
     def markers(self) -> tuple[str, ...]:
         """All markers: starts of sections, separators, ends of sections."""
-        return (*self.starts, *(end for section in self.sections for end in section.ends))
+        return (*self.starts, *(end for section in self.all_sections for end in section.ends))
 
     @property
     def starts(self) -> tuple[str, ...]:
         """The markers that may stand between sections: starts of sections, and separators."""
-        return (*(start for section in self.sections for start in section.starts), *self.separators)
+        return (*(start for section in self.all_sections for start in section.starts), *self.separators)
 
     def section_open_at_end(self, prompt: str) -> AnswerSection | None:
         """The section that the end of a prompt has opened, as <think> does there; None: there is none."""
         ending = prompt.rstrip()
-        return next((section for section in self.sections if ending.endswith(section.starts)), None)
+        return next((section for section in self.all_sections if ending.endswith(section.starts)), None)
+
+    def is_closed_at_end(self, prompt: str) -> bool:
+        """Whether the end of a prompt has closed the reasoning: the answer shall have none."""
+        return prompt.rstrip().endswith(tuple(end for section in self.sections for end in section.ends))
 
 
 def marked(start: str, end: str) -> ReasoningFormat:
@@ -142,5 +152,5 @@ def detect_format(template: str) -> ReasoningFormat | None:
     for each in FORMATS:
         if any(text in template for text in each.template_texts):
             wrappers = tuple(section for text, section in WRAPPERS.items() if text in template)
-            return replace(each, sections=(*each.sections, *wrappers))
+            return replace(each, wrappers=wrappers)
     return None

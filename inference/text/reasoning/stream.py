@@ -54,7 +54,7 @@ class ReasoningParser:
         section: AnswerSection | None = None,
         call_openings: Iterable[str] = (),
     ) -> None:
-        sections = reasoning_format.sections
+        sections = reasoning_format.all_sections
         self._section_of = {start: each for each in sections for start in each.starts}
         self._starts = reasoning_format.starts
         self._all_markers = reasoning_format.markers
