@@ -4,6 +4,7 @@
  * @typedef {object} Completion
  * @property {{text: string, logprob?: number, top?: object[], special?: boolean}[]} tokens
  * @property {string} text
+ * @property {string} reasoning         what the model thought, where the server has it apart from the text
  * @property {""|"stop"|"length"|"aborted"|"failed"} finishReason  "" while the completion is streaming
  * @property {string|number|null} stop  the stop string or token that ended the completion
  * @property {string} tail              the text generated after the stop string
@@ -14,6 +15,7 @@
 export const newCompletion = (seed) => ({
   tokens: [],
   text: "",
+  reasoning: "",
   finishReason: "",
   stop: null,
   tail: "",
@@ -27,8 +29,10 @@ export function applyEvent(completions, event) {
     Object.assign(completion, finishFields(event));
     if (event.text !== undefined) truncateTo(completion, event.text);
   } else {
-    const token = event.special ? { ...event, text: "" } : event;
-    completion.tokens.push(token);
+    const { reasoning = "", ...rest } = event;
+    const token = rest.special ? { ...rest, text: "" } : rest;
+    completion.reasoning += reasoning;
+    if (token.text || !reasoning) completion.tokens.push(token);
     completion.text += token.text;
   }
 }

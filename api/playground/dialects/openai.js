@@ -76,11 +76,14 @@ async function* readEvents(stream) {
   }
 }
 
-/** One event per token if the logprobs list the tokens of the chunk's text, else one for the whole text. */
+/** One event per token if the logprobs list the tokens of the chunk's text, else one for the whole chunk. */
 function* choiceEvents({ index, text, delta, logprobs, finish_reason, stop_reason }) {
   const content = text ?? delta?.content ?? "";
+  const reasoning = delta?.reasoning_content ?? "";
   const tokens = tokensOf(logprobs);
-  if (tokens.length && tokens.map((token) => token.text).join("") === content) {
+  if (reasoning) {
+    yield { index, ...tokens[0], text: content, reasoning };
+  } else if (tokens.length && tokens.map((token) => token.text).join("") === content) {
     for (const token of tokens) yield { index, ...token };
   } else if (content || tokens.length) {
     yield { index, ...tokens[0], text: content };

@@ -21,6 +21,8 @@ export function completionsView(root, store, actions) {
 /** The card of one Completion object. `shows` says whether it is still the card of that object. */
 function createCard(index, count, store, actions) {
   const text = h("div", { class: "completion-text", tabIndex: 0, "aria-label": `Answer ${index + 1}` });
+  const thoughts = h("div", { class: "reasoning-text" });
+  const reasoning = h("details", { class: "reasoning" }, h("summary", {}, "Reasoning"), thoughts);
   const chips = h("p", { class: "finish" });
   const tools = h(
     "div",
@@ -37,16 +39,18 @@ function createCard(index, count, store, actions) {
   const picker = count > 1 ? createPicker(index, column.name ?? `Answer ${index + 1}`, store) : null;
   const header = h("div", { class: "completion-header" }, picker, ...column.elements);
   const footer = h("div", { class: "completion-footer" }, chips, tools);
-  const element = h("article", { class: "completion" }, header, text, footer);
+  const element = h("article", { class: "completion" }, header, reasoning, text, footer);
   const renderTokens = tokenRenderer(text);
   let current = null;
 
   function update(completion, isSelected) {
     current ??= completion;
     renderTokens(completion.tokens);
+    reasoning.hidden = !completion.reasoning;
+    if (thoughts.textContent !== completion.reasoning) thoughts.textContent = completion.reasoning;
     element.classList.toggle("selected", isSelected && count > 1);
     element.classList.toggle("streaming", !completion.finishReason);
-    element.classList.toggle("empty", hasEnded(completion) && !completion.text);
+    element.classList.toggle("empty", hasEnded(completion) && !completion.text && !completion.reasoning);
     chips.replaceChildren(...finishChips(completion));
     column.update(completion);
     tools.hidden = !completion.finishReason || !completion.text;
