@@ -25,6 +25,14 @@ from tuning.service import TuningService
 
 ANSWER_WORDS = ("The", " capital", " of", " France", " is", " Paris", ".")
 JSON_WORDS = ('{"capital"', ': "Paris"}')
+REASONED: Script = [
+    Started(0, prompt_tokens=3, cached_tokens=0),
+    Token(0, 1, "", reasoning="France,"),
+    Token(0, 2, "", reasoning=" so Paris."),
+    Token(0, 3, "It is"),
+    Token(0, 4, " Paris."),
+    Finished(0, "stop", num_tokens=4, num_reasoning_tokens=2),
+]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -94,7 +102,7 @@ def running(
 
 def script(request: GenerationRequest) -> Script:
     """The answer depends on the request: tools, a schema, max_tokens, logprobs; "busy" and "break" cause
-    errors.
+    errors, "think" reasoning.
     """
     if request.tools:
         return call(request.tools[0])
@@ -103,6 +111,8 @@ def script(request: GenerationRequest) -> Script:
         raise Overloaded(1)
     if question == "break":
         return [*say("The")[:-1], Unavailable("stopping")]
+    if question == "think":
+        return REASONED
     words = JSON_WORDS if request.constraint else ANSWER_WORDS[: request.max_tokens]
     reason = "length" if len(words) == request.max_tokens else "stop"
     steps = [step for index in range(request.n) for step in say(*words, index=index, reason=reason)]

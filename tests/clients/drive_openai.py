@@ -19,6 +19,7 @@ WEATHER = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
 TOOLS = [{"type": "function", "function": WEATHER}]
+THINK = {"role": "user", "content": "think"}
 WEATHER_MESSAGE = {"role": "user", "content": "What's the weather in Paris?"}
 
 
@@ -50,7 +51,7 @@ def main(url: str, model: str) -> None:
             return {"kinds": kinds, "completion": stream.get_final_completion()}
 
     def stream_response(**options: Any) -> Any:
-        with client.responses.stream(model=model, input=QUESTION, **options) as stream:
+        with client.responses.stream(model=model, **{"input": QUESTION, **options}) as stream:
             kinds = [event.type for event in stream]
             return {"kinds": kinds, "response": stream.get_final_response()}
 
@@ -83,6 +84,8 @@ def main(url: str, model: str) -> None:
                 },
             },
         ),
+        "chat_reasoned": lambda: chat(THINK),
+        "chat_reasoned_stream": lambda: list(chat(THINK, stream=True)),
         "chat_parsed": lambda: client.chat.completions.parse(
             model=model, messages=[user], temperature=0, response_format=CapitalFormat
         ),
@@ -101,6 +104,8 @@ def main(url: str, model: str) -> None:
         "response_text": lambda: respond().output_text,
         "response_stream": lambda: list(respond(stream=True)),
         "response_joined": stream_response,
+        "response_reasoned": lambda: respond(input="think"),
+        "response_reasoned_joined": lambda: stream_response(input="think"),
         "response_tools": lambda: respond(input="What's the weather in Paris?", tools=tools),
         "response_tools_stream": lambda: list(
             respond(input="What's the weather in Paris?", tools=tools, stream=True)

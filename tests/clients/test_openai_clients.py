@@ -70,6 +70,27 @@ def test_the_client_joins_a_stream_to_the_whole_chat(results: dict[str, Any]) ->
     assert results["chat_joined"]["kinds"][-1] == "content.done"
 
 
+def test_reasoning_is_read_apart_from_the_content(results: dict[str, Any]) -> None:
+    message = only(results["chat_reasoned"])["message"]
+    assert (message["content"], message["reasoning_content"]) == ("It is Paris.", "France, so Paris.")
+    assert message["reasoning"] == message["reasoning_content"]
+    details = results["chat_reasoned"]["usage"]["completion_tokens_details"]
+    assert details["reasoning_tokens"] == 2
+    deltas = [only(chunk)["delta"] for chunk in results["chat_reasoned_stream"]]
+    assert "".join(delta.get("reasoning_content") or "" for delta in deltas) == "France, so Paris."
+    assert "".join(delta["content"] or "" for delta in deltas) == "It is Paris."
+
+
+def test_the_reasoning_of_a_response_is_an_item(results: dict[str, Any]) -> None:
+    joined_events = results["response_reasoned_joined"]
+    for response in (results["response_reasoned"], joined_events["response"]):
+        reasoning, message = response["output"]
+        assert reasoning["content"][0]["text"] == "France, so Paris."
+        assert message["content"][0]["text"] == "It is Paris."
+        assert response["usage"]["output_tokens_details"]["reasoning_tokens"] == 2
+    assert joined_events["kinds"].count("response.reasoning_text.delta") == 2
+
+
 def test_logprobs_are_read_whole_and_streamed(results: dict[str, Any]) -> None:
     unstreamed = only(results["chat_scored"])["logprobs"]["content"]
     assert [entry["token"] for entry in unstreamed] == ["The", " capital"]
