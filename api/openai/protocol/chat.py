@@ -127,7 +127,7 @@ class ChatCompletionRequest(CommonRequest, kw_only=True):
                               allowed functions
     parallel_tool_calls       false: the first call ends the answer
     functions, function_call  OpenAI's older form of tools and tool_choice; at most one call per answer
-    reasoning_effort          passed to the chat template
+    reasoning_effort          passed to the chat template; none switches reasoning off, others switch it on
     reasoning_format          none: the content has the model's reasoning too; auto, deepseek: it is apart
     separate_reasoning        false: as reasoning_format none
     include_reasoning         false: the answer is without its reasoning

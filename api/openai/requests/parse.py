@@ -38,6 +38,7 @@ DEFAULT_COMPLETION_TOKENS = 16  # default max_tokens of a completion in OpenAI's
 MAX_PROMPTS = 2048  # prompts in one request; OpenAI's limit for embeddings
 MAX_BIAS = 100.0  # a bias is clamped to ±100, OpenAI's limit
 NOT_JSON = "Unsupported Media Type: Only 'application/json' is allowed"
+REASONING_SWITCHES = ("enable_thinking", "thinking")
 TOOLS_OR_CONSTRAINT = "You can only either use constraints for structured outputs or tools, not both."
 MIXED = "must be text, token ids, or a list of either"
 
@@ -143,9 +144,11 @@ def make_template(
 
 
 def _template_arguments(body: ChatCompletionRequest) -> dict[str, Any]:
+    """With the switches of templates that know no effort, under the names that they have."""
     arguments: dict[str, Any] = {}
     if body.reasoning_effort is not None:
         arguments["reasoning_effort"] = body.reasoning_effort
+        arguments |= dict.fromkeys(REASONING_SWITCHES, body.reasoning_effort != "none")
     if body.documents is not None:
         arguments["documents"] = body.documents
     return arguments | (body.chat_template_kwargs or {})

@@ -72,7 +72,7 @@ class TextOptions(Struct):
 
 
 class Reasoning(Struct):
-    """`effort` is passed to the chat template; `summary` is only repeated in the response."""
+    """`effort` is a chat's reasoning_effort; `summary` is only repeated in the response."""
 
     effort: str | None = None
     summary: str | None = None
@@ -91,7 +91,7 @@ class ResponsesRequest(SamplingFields, kw_only=True):
     tools                 functions, custom tools, and namespaces of them; tools of other types are ignored
     tool_choice, parallel_tool_calls   as in a chat completion
     text                  text.format is the format of the answer
-    reasoning             reasoning.effort is passed to the chat template
+    reasoning             reasoning.effort is the reasoning_effort of a chat
     include               message.output_text.logprobs: report the logprob of each token
     top_logprobs          alternatives to report for each token
     truncation            auto: drop the beginning of a prompt that is too long
