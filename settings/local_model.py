@@ -24,6 +24,7 @@ OWN_SETTINGS = frozenset(
         "MAX_ANSWER_TOKENS",
         "DEFAULT_SEED",
         "TOOL_FORMAT",
+        "REASONING_FORMAT",
         "DISABLE_GRAMMAR_SUPPORT",
         "MAX_INPUT_TOKENS",
         "SPECIAL_TOKENS_IN",

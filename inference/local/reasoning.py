@@ -48,12 +48,15 @@ class ReasoningSeparation:
     def parser_for(
         self, resolved: ResolvedRequest, *, has_tools: bool, has_grammar: bool
     ) -> ReasoningParser | None:
-        """The parser of an answer; None: all of it is text, as where a grammar holds from its first token."""
+        """The parser of an answer; None: all of it is text, as where a grammar holds from its first token.
+
+        Calls end reasoning only without a grammar, whose matcher waits for the end of the reasoning itself.
+        """
         if self._format is None or not resolved.separates_reasoning:
             return None
         if has_grammar and self._tokens is None:
             return None
-        call_openings = self._call_openings if has_tools else ()
+        call_openings = self._call_openings if has_tools and not has_grammar else ()
         if resolved.continued_text is not None:
             parser = ReasoningParser(self._format, call_openings=call_openings)
             parser.skip(resolved.continued_text)
