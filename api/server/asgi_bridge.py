@@ -9,32 +9,28 @@ import contextlib
 import io
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from typing import Any, BinaryIO
 
 from api.body.file_body import FileBody
-from api.body.json_body import MIMETYPE, encode
 from api.body.large_json import COUNTED_BYTES
-from api.errors import envelope
 from api.hooks.body_limits import UNUSED_BODY_BYTES
 from api.hooks.concurrency_limit import Permit
 from api.hooks.request_log import printable_path
 from api.response import ResponseBody
-from api.server.app_response import AppResponse, send_bytes, send_file
+from api.server.app_response import AppResponse, Wsgi, call_app, run_app, send_bytes, send_file
 from api.server.early_checks import EarlyChecks
 from api.server.held_bodies import HeldBodies, HeldBody
 from api.server.refusal_cache import RefusalCache
 from api.server.request_body import ClientDisconnected, Receive, read_body
-from api.server.response_sender import Headers, ResponseSender, Send, encode_headers
+from api.server.response_sender import Headers, ResponseSender, Send
 from api.server.web_socket import WebSocket
 from api.wsgi_environ import ABORT, DRAINING, PERMIT, REFUSED, is_small, make_environ
 from inference.errors import ServerError, Unavailable
 from inference.process.memory.malloc import trim_heap
-from inference.process.rust_panic import raises_panics
 
 Abort = Callable[[], None]
-Wsgi = Callable[[dict[str, Any], Callable[..., Any]], Iterable[bytes]]
 
 NUM_WORKERS = 16
 NUM_LARGE_WORKERS = 1  # for large bodies, whose parsing and checking takes time and memory
@@ -213,39 +209,20 @@ class Bridge:
         workers = self.workers if is_small(environ) else self.large_workers
         try:
             return await loop.run_in_executor(workers, self._call, environ, is_disconnected)
-        except ClientDisconnected:
-            raise
         except asyncio.CancelledError:
             if self.closed:  # the request waited for a thread
                 raise ClientDisconnected from None
             raise
-        except Exception:
-            path = printable_path(environ["RAW_URI"])
-            log.exception("the app failed: %s %s", environ["REQUEST_METHOD"], path)
-            body = encode(envelope("an unexpected error occurred", 500))
-            return AppResponse(500, encode_headers([("Content-Type", MIMETYPE)]), body)
 
     def _call(self, environ: dict[str, Any], is_disconnected: Callable[[], bool]) -> AppResponse:
-        """Run the app; called in a worker thread. A body that is no ResponseBody and no file is joined.
+        """Run the app, unless the client has left; called in a worker thread."""
+        if is_disconnected():
+            environ["wsgi.input"].close()
+            raise ClientDisconnected
+        return call_app(self.app, environ)
 
-        The request's body is deleted when the app returns.
-        """
-        with environ["wsgi.input"]:
-            if is_disconnected():
-                raise ClientDisconnected
-            return self._run_app(environ)
-
-    @raises_panics
     def _run_app(self, environ: dict[str, Any]) -> AppResponse:
-        head: list[Any] = []
-        result = self.app(environ, lambda status, headers, exc_info=None: head.extend((status, headers)))
-        status, headers = int(head[0].split()[0]), encode_headers(head[1])
-        if isinstance(result, ResponseBody | FileBody):
-            return AppResponse(status, headers, result)
-        try:
-            return AppResponse(status, headers, b"".join(result))
-        finally:
-            getattr(result, "close", lambda: None)()
+        return run_app(self.app, environ)
 
     async def _stream(
         self,
