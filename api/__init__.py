@@ -7,6 +7,7 @@ or the model.
 from flask import Flask
 
 from api import adapters, errors
+from api.batches import access as batches_access
 from api.hooks import (
     adapter_sums,
     allowed_hosts,
@@ -56,6 +57,7 @@ def create_app(
     adapter_sums.install(app, default_scales(settings.lora_adapters))
     adapters.install(app, adapters.AdapterLoader(models, settings.adapter_dirs, services.fetch_adapter))
     tuning_access.install(app, services.tuning)
+    batches_access.install(app, services.batches)
     model_loading.install(app, services.model_loader)
     sleep_mode.install(app, services.sleeper)
     samples.install(app)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from api.adapters import FetchAdapter
+from api.batches.service import Batches
 from api.management.model_loading import ModelLoading
 from api.management.sleep_mode import Sleeper
 from api.store.store import Store
@@ -16,6 +17,7 @@ class Services:
     store          keeps responses, conversations and chat completions
     fetch_adapter  fetches an adapter from the Hub
     tuning         keeps files and jobs
+    batches        answers the requests of files
     model_loader   of the models that are loaded on demand
     sleeper        puts the model to sleep
     """
@@ -23,5 +25,6 @@ class Services:
     store: Store | None = None
     fetch_adapter: FetchAdapter | None = None
     tuning: TuningService | None = None
+    batches: Batches | None = None
     model_loader: ModelLoading | None = None
     sleeper: Sleeper | None = None

@@ -17,6 +17,8 @@ REQUEST_LOG = "hearth.request_log"  # RequestLog: set by the app, for equal refu
 PERMIT = "hearth.permit"  # Permit: reserved for the request before the app runs
 RECEIVED = "hearth.received"  # float: time.perf_counter() after the last byte; in the scope's extensions too
 DRAINING = "hearth.draining"  # float: seconds until the server, which is shutting down, exits
+# bytes: the request is one of a batch; the digest of the API key of the batch's creator, empty: it sent none
+BATCH_CREATOR = "hearth.batch_creator"
 # dict: what the app remembers of a WebSocket; the request is its handshake or a message. In the scope's
 # extensions too.
 MESSAGE_STATE = "hearth.message_state"

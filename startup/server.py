@@ -8,11 +8,14 @@ from flask import Flask
 
 from api import create_app
 from api.adapters import FetchAdapter
+from api.batches.service import Batches, open_batches
 from api.hooks.api_keys import make_key_check
 from api.hooks.body_limits import make_body_limit
 from api.hooks.concurrency_limit import make_permit_reservation
+from api.server.app_request_runner import AppRequestRunner
 from api.server.early_checks import EarlyChecks
 from api.server.metrics_port import serve_metrics
+from api.server.serve import HttpServer
 from api.server.serve import serve as serve_http
 from api.services import Services
 from api.store.store import open_store
@@ -23,6 +26,8 @@ from inference.models import Models
 from inference.process.imports.remembered_code import remembered_code
 from settings.groups import HttpSettings, ServerSettings, group, server_settings
 from settings.schema import Settings
+
+BATCH_SHARE = 2  # one in so many sequences may be of batches: other requests find the rest free
 
 
 def run_server(
@@ -36,7 +41,7 @@ def run_server(
 ) -> int:
     """Serve the models, and the metrics on PROMETHEUS_PORT if it is set. Returns the exit code.
 
-    services  without a store and a fetch of adapters, which the settings decide
+    services  without a store, batches and a fetch of adapters, which the settings decide
     has_link  serve the parent of this process too, see api/link.py
     """
     with contextlib.ExitStack() as stack:
@@ -49,11 +54,25 @@ def run_server(
         if store:
             stack.callback(store.close)
         stack.callback(models.close_remote)
-        services = replace(services, store=store, fetch_adapter=make_adapter_fetch(settings))
+        num_slots = max(1, settings.max_sequences // BATCH_SHARE)
+        batches = open_batches(services.tuning, models, server.max_body_bytes, num_slots)
+        if batches:
+            metrics.registry.register(batches.metrics)
+            stack.callback(batches.close)
+        fetch_adapter = make_adapter_fetch(settings)
+        services = replace(services, store=store, batches=batches, fetch_adapter=fetch_adapter)
         app = create_app(models, server, metrics, services)
         checks = make_early_checks(app, server)
         remembered_code().save()  # everything that serving needs is imported
-        return serve_http(app, models, checks, group(HttpSettings, settings))
+        http = group(HttpSettings, settings)
+        if batches is None:
+            return serve_http(app, models, checks, http)
+        return serve_http(app, models, checks, http, partial(start_batches, batches, app), batches.stop)
+
+
+def start_batches(batches: Batches, app: Flask, server: HttpServer) -> None:
+    """Run the requests of batches on the server, which accepts connections."""
+    batches.start(AppRequestRunner(app, server.loop))
 
 
 def make_early_checks(app: Flask, settings: ServerSettings) -> EarlyChecks:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from flask import Flask, g, request
 from werkzeug.datastructures import Headers as WerkzeugHeaders
 
-from api.wsgi_environ import without_root_path
+from api.wsgi_environ import BATCH_CREATOR, without_root_path
 from inference.errors import Unauthorized
 
 # Every version of the Llama Stack dialect has its own health and version routes.
@@ -30,6 +30,7 @@ OPEN_PATHS = frozenset(
         PING,
     }
 )
+NO_KEY = b""  # digest of the key of a client that sent none, to a server without keys
 READ_METHODS = ("GET", "HEAD")
 SIGNED_PATH = re.compile(r"/api/v1/downloads/.+")  # the route checks the signature in the path
 # The pages are open. The API requests that they send need a key.
@@ -47,13 +48,16 @@ KeyCheck = Callable[[str, str, Headers], Unauthorized | None]  # (method, path, 
 
 
 def install(app: Flask, keys: tuple[str, ...]) -> None:
-    """Refuse requests without one of `keys`, unless `is_open`. With no `keys`, every request passes."""
+    """Refuse requests without one of `keys`, unless `is_open`. With no `keys`, every request passes.
+
+    A request of a batch has the key of the batch's creator, who may have had none.
+    """
     digests = _digests(keys)
 
     def check_key() -> None:
-        if is_open(request.method, request.path):
+        if is_open(request.method, request.path) or request.environ.get(BATCH_CREATOR) == NO_KEY:
             return
-        request_digest = _digest(_key_in(request.headers))
+        request_digest = request.environ.get(BATCH_CREATOR) or _digest(_key_in(request.headers))
         if not _is_one_of(request_digest, digests):
             raise Unauthorized(HOW_TO_SEND)
         g.api_key_digest = request_digest

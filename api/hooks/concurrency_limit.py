@@ -14,7 +14,7 @@ from flask import Flask, Response, current_app, g, request
 from api.body.large_json import COUNTED_BYTES
 from api.response import ResponseBody
 from api.route_lookup import make_route_lookup
-from api.wsgi_environ import PERMIT
+from api.wsgi_environ import BATCH_CREATOR, PERMIT
 from inference.drain_rate import MIN_RETRY_S, DrainRate, overloaded
 from inference.errors import Overloaded
 from inference.models import Models
@@ -98,8 +98,11 @@ def make_permit_reservation(app: Flask, root_path: str = "") -> ReservePermit:
 
 
 def acquire_permit() -> None:
-    """Take a permit for the current HTTP request, unless it has one. Raises Overloaded if none is free."""
-    if "permit" not in g:
+    """Take a permit for the current HTTP request, unless it has one. Raises Overloaded if none is free.
+
+    A request of a batch takes none: it has a limit of its own.
+    """
+    if "permit" not in g and BATCH_CREATOR not in request.environ:
         permits: Permits = current_app.extensions[PERMITS]
         g.permit = request.environ.pop(PERMIT, None) or permits.acquire()
 

@@ -11,7 +11,7 @@ from flask import Blueprint, Response
 
 from api.body import json_body
 from api.errors import render_errors
-from api.openai import adapter_routes, conversations, files, fine_tuning, info_routes, stored_chats
+from api.openai import adapter_routes, batches, conversations, files, fine_tuning, info_routes, stored_chats
 from api.openai.embeddings import create_embedding
 from api.openai.errors import InvalidBody, error_before_start
 from api.openai.prefix_events import install_prefix_events
@@ -51,10 +51,11 @@ INVOKE = Operation(
 def make_blueprint(models: Models, settings: ServerSettings) -> Blueprint:
     blueprint = Blueprint("openai", __name__)
     post_views = _post_views(models, settings)
+    file_routes = files.make_routes(settings.max_file_bytes)
     for prefix in (PREFIX, LLAMA_STACK_PREFIX):
         for path, view in post_views.items():
             blueprint.add_url_rule(prefix + path, prefix + path, view, methods=["POST"])
-        _add_routes(blueprint, prefix, (*STORED_ROUTES, *files.make_routes(settings.max_file_bytes)))
+        _add_routes(blueprint, prefix, (*STORED_ROUTES, *file_routes, *batches.ROUTES))
     for path in TINKER_PATHS:
         rule = TINKER_PREFIX + path
         blueprint.add_url_rule(rule, rule, post_views[path], methods=["POST"])

@@ -17,7 +17,8 @@ from types import FrameType
 
 import uvicorn
 
-from api.server.asgi_bridge import Bridge, Wsgi
+from api.server.app_response import Wsgi
+from api.server.asgi_bridge import Bridge
 from api.server.early_checks import EarlyChecks
 from api.server.http_protocol import LimitedHttpProtocol
 from api.server.web_socket_protocol import MAX_MESSAGE_BYTES, WebSocketProtocol
@@ -46,12 +47,14 @@ def serve(
     checks: EarlyChecks,
     settings: HttpSettings,
     on_ready: Callable[["HttpServer"], None] = lambda server: None,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> int:
     """Serve until a signal. Returns the process's exit code: 1 if the address cannot be bound, else 0.
 
     models    their backends deliver events on the server's event loop
     settings  with a TLS certificate that can be served, or none
     on_ready  called when connections are accepted; HttpServer.stop, from any thread, acts like a signal
+    on_stop   called on the event loop when the shutdown begins
 
     After SIGTERM or SIGINT, new requests get 503, and running ones have DRAIN_SECONDS to finish. A second
     signal ends the process at once.
@@ -66,7 +69,7 @@ def serve(
     bridge = Bridge(app, checks, workers=settings.validation_workers)
     with trimming_heap(bridge.trim_heap), asyncio.Runner(loop_factory=loop_factory()) as runner:
         server = HttpServer(bridge, listener, settings)
-        runner.run(server.run(models, on_ready))
+        runner.run(server.run(models, on_ready, on_stop))
     return 0
 
 
@@ -147,7 +150,9 @@ class HttpServer:
         """Start the shutdown and return at once. Callable from any thread."""
         self.loop.call_soon_threadsafe(self.stopping.set)
 
-    async def run(self, models: Models, on_ready: Callable[["HttpServer"], None]) -> None:
+    async def run(
+        self, models: Models, on_ready: Callable[["HttpServer"], None], on_stop: Callable[[], None]
+    ) -> None:
         shorten_time_slice(inherited=False)  # the workers, which tokenize and check, have ordinary ones
         self.loop = asyncio.get_running_loop()
         self.stopping = asyncio.Event()
@@ -159,6 +164,7 @@ class HttpServer:
                 log.info("serving on %s", self.url)
                 on_ready(self)
                 await self.stopping.wait()
+                on_stop()
                 log.info("draining: requests=%d seconds=%.0f", len(self.bridge.running), self.drain_seconds)
                 await self.bridge.drain(self.drain_seconds)
                 self.server.should_exit = True

@@ -23,6 +23,7 @@ from tuning.store.table import ListPage, Sort
 
 PURPOSES = ("fine-tune", "assistants", "batch", "user_data", "evals", "vision")
 TRAINING, RESULTS = "fine-tune", "fine-tune-results"
+ID_PREFIX = "file-"
 MIN_EXPIRY_S, MAX_EXPIRY_S = 3600, 2_592_000
 MAX_NAME_CHARS = 255
 UNFINISHED = ".upload-"  # prefix of contents without a row
@@ -108,6 +109,17 @@ class Files:
             count_rows(upload.path, "file")
         return self._store(upload, filename, purpose, expires_after_s)
 
+    def adopt(self, path: Path, id: str, filename: str, purpose: str, expires_after_s: int | None) -> None:
+        """Store what the server has written at `path`, under an id of the caller's.
+
+        `path` may then be deleted. A repetition, after a kill in between, changes nothing.
+        """
+        if self._database.run(FILES.find, id):
+            return
+        link_or_copy(path, self._folder / id)
+        file = make_file(id, filename, purpose, path.stat().st_size, expires_after_s)
+        self._database.run(FILES.insert, file)
+
     def add_results(self, content: bytes, filename: str) -> File:
         """Store the metrics of a job."""
         with contextlib.closing(Upload(self._folder, len(content))) as upload:
@@ -115,15 +127,8 @@ class Files:
             return self._store(upload, filename, RESULTS, None)
 
     def _store(self, upload: Upload, filename: str, purpose: str, expires_after_s: int | None) -> File:
-        created = int(time.time())
-        file = File(
-            id=f"file-{secrets.token_hex(12)}",
-            filename=safe_name(filename),
-            purpose=purpose,
-            num_bytes=upload.num_bytes,
-            created=created,
-            expires=None if expires_after_s is None else created + expires_after_s,
-        )
+        id = f"{ID_PREFIX}{secrets.token_hex(12)}"
+        file = make_file(id, safe_name(filename), purpose, upload.num_bytes, expires_after_s)
         upload.keep(self._folder / file.id)
         self._database.run(FILES.insert, file)
         return file
@@ -182,6 +187,26 @@ class Files:
                     self._delete(file.id)
 
 
+def make_file(id: str, filename: str, purpose: str, num_bytes: int, expires_after_s: int | None) -> File:
+    """A file that is created now."""
+    created = int(time.time())
+    expires = None if expires_after_s is None else created + expires_after_s
+    return File(
+        id=id, filename=filename, purpose=purpose, num_bytes=num_bytes, created=created, expires=expires
+    )
+
+
+def link_or_copy(path: Path, target: Path) -> None:
+    """Give a file a second name; where there are no links, copy it. Raises OSError."""
+    target.unlink(missing_ok=True)
+    try:
+        os.link(path, target)
+    except FileNotFoundError:
+        raise
+    except OSError:
+        shutil.copyfile(path, target)
+
+
 def find_file(connection: sqlite3.Connection, id: str) -> File:
     file = FILES.find(connection, id)
     if file is None or is_expired(file):
@@ -197,9 +222,13 @@ def check_upload(purpose: str, expires_after_s: int | None) -> None:
     """Raises BadRequest."""
     if purpose not in PURPOSES:
         raise BadRequest("purpose", f"must be one of {', '.join(PURPOSES)}", purpose)
+    check_expiry(expires_after_s, "expires_after[seconds]")
+
+
+def check_expiry(expires_after_s: int | None, field: str) -> None:
+    """Raises BadRequest of the field."""
     if expires_after_s is not None and not MIN_EXPIRY_S <= expires_after_s <= MAX_EXPIRY_S:
-        rule = f"must be {MIN_EXPIRY_S} to {MAX_EXPIRY_S}"
-        raise BadRequest("expires_after[seconds]", rule, expires_after_s)
+        raise BadRequest(field, f"must be {MIN_EXPIRY_S} to {MAX_EXPIRY_S}", expires_after_s)
 
 
 def safe_name(filename: str) -> str:
