@@ -111,6 +111,7 @@ class GenerationRequest:
     deadline            seconds from submission; then the answer ends with finish_reason "deadline"
     output_token_ids    the answer's first tokens, which another replica of the model has generated: the
                         answer has them without logprobs, and goes on behind them. Only with n = 1
+    in_background       it yields to requests that are not: their answers hardly wait for it
     group               a negative number that the prompts of one HTTP request have; 0: it has one prompt
     adapter             name of the adapter to apply; None: the model itself
     adapter_number      of the adapter's load, in a request that is resolved for the engine; 0: none
@@ -147,6 +148,7 @@ class GenerationRequest:
     cache_salt: str = ""
     deadline: float | None = None
     output_token_ids: tuple[int, ...] = ()
+    in_background: bool = False
     group: int = 0
     adapter: str | None = None
     adapter_number: int = 0

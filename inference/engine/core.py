@@ -19,12 +19,12 @@ from inference.engine.sampling.sampler import SampledToken, Sampler
 from inference.engine.scheduling.admission_control import AdmissionControl
 from inference.engine.scheduling.deadlines import Deadlines
 from inference.engine.scheduling.out_of_memory import shrink_next_step
-from inference.engine.scheduling.pooling_policy import PoolingPolicy
+from inference.engine.scheduling.priority_policy import PriorityPolicy
 from inference.engine.scheduling.scheduled_step import ScheduledStep
 from inference.engine.scheduling.scheduler import Scheduler
 from inference.engine.scheduling.step_time_limit import StepTimeLimit
 from inference.engine.scheduling.wait_estimator import WaitEstimator
-from inference.engine.sequence import Sequence
+from inference.engine.sequence import GENERATING, Sequence
 from inference.engine.speculation.proposer import create_proposer
 from inference.engine.step import ModelStep
 from inference.engine.step_output import OutputSink, StepOutput
@@ -96,8 +96,8 @@ class EngineCore:
                 self._refuse(sequence, Internal(TOO_LITTLE_MEMORY))
 
     def _add(self, sequence: Sequence) -> None:
-        if sequence.pooling and self.scheduler.pooling_policy is None:
-            self.scheduler.pooling_policy = PoolingPolicy(self.kv_cache_manager.max_sequences)
+        if sequence.priority != GENERATING and self.scheduler.priority_policy is None:
+            self.scheduler.priority_policy = PriorityPolicy(self.kv_cache_manager.max_sequences)
         if sequence.deadline is not None:
             self._deadlines.add(sequence.deadline, sequence.id)
         self.sequences[sequence.id] = sequence

@@ -24,7 +24,7 @@ from inference.engine.options import EngineOptions
 from inference.engine.output_queue import Post
 from inference.engine.sampling.sampler import Sampler
 from inference.engine.scheduling.admission_control import AdmissionControl
-from inference.engine.sequence import POOLING, Matcher, Sequence
+from inference.engine.sequence import BACKGROUND, POOLING, Matcher, Sequence
 from inference.engine.step_output import OutputSink, PromptLogprob
 from inference.engine_stats import Stats, StepStats
 from inference.errors import BadRequest, Internal, ServerError, TooLong, Unavailable
@@ -87,12 +87,13 @@ class Engine:
         """Queue one answer for each request, or none; its outputs go to its sink. Returns ids for `abort`.
 
         requests: see Sequence.request. matchers: the grammar of each answer; empty: none has one. Raises
-        BadRequest or TooLong for a request, Overloaded beyond max_queued_tokens, Unavailable once closed.
+        BadRequest or TooLong for a request, Overloaded beyond max_queued_tokens, Unavailable once closed. The
+        prompts of requests in the background do not count towards max_queued_tokens.
         """
         sequences = list(map(self.create_sequence, requests, output_sinks, matchers or repeat(None)))
         for sequence in sequences:
             sequence.submission = sequence.request.group or sequences[0].id
-        num_tokens = {s.id: len(s.request.prompt_token_ids) + s.num_output_tokens for s in sequences}
+        num_tokens = {sequence.id: num_queued_tokens(sequence) for sequence in sequences}
         with self._admission_control.admit(num_tokens):
             self._send(Submit(sequences))
         return list(num_tokens)
@@ -130,6 +131,8 @@ class Engine:
             check_any_token_allowed(request.sampling, sequence.stop_token_ids, stop_banned, runner.vocab)
         if request.prompt_logprobs is not None:
             sequence.prompt_logprobs.append(PromptLogprob())
+        if request.in_background:
+            sequence.priority = BACKGROUND
         return sequence
 
     def abort(self, sequence_ids: Iterable[int]) -> None:
@@ -267,6 +270,13 @@ class Engine:
                 self._handle(command)
         self.core.end_all(error)
         log.info("engine stopped reason=%s", error.message)
+
+
+def num_queued_tokens(sequence: Sequence) -> int:
+    """Tokens that count towards max_queued_tokens while the sequence waits."""
+    if sequence.priority == BACKGROUND:
+        return 0
+    return len(sequence.request.prompt_token_ids) + sequence.num_output_tokens
 
 
 def adapter_names(sequences: Iterable[Sequence]) -> tuple[str, ...]:

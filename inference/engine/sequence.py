@@ -20,7 +20,7 @@ from inference.model.batch import Pooling
 from inference.sampling import REPETITION_PENALTY
 from inference.types import GenerationRequest
 
-PRIORITIES = GENERATING, POOLING = range(2)  # the most urgent first
+PRIORITIES = GENERATING, POOLING, BACKGROUND = range(3)  # the most urgent first
 
 
 class Matcher(Protocol):
@@ -79,7 +79,7 @@ class Sequence:
                          input), max_tokens is set, stop_token_ids include the model's end tokens
     matcher              grammar that the answer must match; None: no grammar
     submission           of those that end one request together: its group, or the id of the first of them
-    priority             GENERATING or POOLING: a sequence delays none of a more urgent priority
+    priority             one of PRIORITIES: a sequence delays none of a more urgent one
     pooling              which of its hidden states are summed to an embedding: then no token is sampled.
                          None: it is not pooled, but answered
     pooled_sum           the sum of the hidden states computed so far, if it is pooled

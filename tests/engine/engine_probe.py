@@ -15,7 +15,7 @@ from inference.engine.kv.manager import KVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
 from inference.engine.overlap_pipeline import OverlapPipeline
 from inference.engine.pipeline import Proposer
-from inference.engine.scheduling import pooling_policy, step_limits
+from inference.engine.scheduling import priority_policy, step_limits
 from inference.engine.sequence import Sequence
 from inference.engine_stats import EngineCounters, StepStats
 from inference.model.batch import CacheOp, Runner
@@ -147,7 +147,7 @@ class EngineProbe:
         """Have deadlines, queue times, pauses of embeddings and background tasks use this clock instead of
         the module `time`.
         """
-        modules: tuple[ModuleType, ...] = (core, sequence, pooling_policy)
+        modules: tuple[ModuleType, ...] = (core, sequence, priority_policy)
         for module in modules:
             patch.setattr(module, "time", clock)
         self.engine.core.background_queue = BackgroundQueue(clock.monotonic)

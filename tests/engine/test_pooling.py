@@ -10,6 +10,7 @@ import torch
 
 from inference.engine.engine import Engine
 from inference.engine.options import EngineOptions
+from inference.engine.sequence import POOLING
 from inference.engine.step_output import StepOutput
 from inference.model.batch import Batch
 from tests.engine.conftest import NAN, POISON, Bench, FakeRunner, RecordingSink, hidden_sum
@@ -311,7 +312,7 @@ def test_inputs_alone_do_not_pause(make_bench: MakeBench) -> None:
     bench = make_bench(8)
     sinks, _ = submit(bench, *TEXTS)
     while not all(sink.has_ended for sink in sinks):
-        if (policy := bench.engine.core.scheduler.pooling_policy) is not None:
-            policy._resume_s = math.inf
+        if (policy := bench.engine.core.scheduler.priority_policy) is not None:
+            policy._resume_s[POOLING] = math.inf
         bench.step()
     check_embeddings(sinks, TEXTS)

@@ -65,11 +65,13 @@ def check_places(probe: EngineProbe) -> None:
 def check_admission(
     probe: EngineProbe, requests: Mapping[int, RequestOutputs], started_ids: set[int]
 ) -> None:
-    """Queued tokens are those of submitted sequences that have neither ended nor started."""
+    """Queued tokens are those of submitted sequences that have neither ended nor started, nor are in the
+    background.
+    """
     tokens = {
         id: len(request.generation_request.prompt)
         for id, request in requests.items()
-        if id not in started_ids and not is_finished(request.outputs)
+        if not (id in started_ids or is_finished(request.outputs) or request.generation_request.in_background)
     }
     assert probe.queued_tokens == sum(tokens.values())
 

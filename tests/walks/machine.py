@@ -94,6 +94,16 @@ class EngineWalk(RuleBasedStateMachine):
         self.world.turn(turns)
         return multiple(*requests)
 
+    @rule(target=REQUESTS, prompts=st.lists(PROMPTS, min_size=1, max_size=8), length=LENGTHS, turns=TURNS)
+    def submit_in_background(self, prompts: list[PromptLike], length: int, turns: int) -> Any:
+        requests = [
+            one
+            for prompt in prompts
+            for one in self.world.submit(make_request(prompt.ids, length, in_background=True, **self.usual))
+        ]
+        self.world.turn(turns)
+        return multiple(*requests)
+
     @rule(target=REQUESTS, prompt=PROMPTS, length=LENGTHS, seconds=st.integers(0, 30), turns=TURNS)
     def submit_hurried(self, prompt: PromptLike, length: int, seconds: int, turns: int) -> Any:
         requests = self.world.submit(make_request(prompt.ids, length, deadline=seconds, **self.usual))

@@ -28,6 +28,7 @@ from api.openai.requests.response_format import (
 )
 from api.openai.requests.tool_choice import allowed_tools, forces_named_tool, parse_tool_choice
 from api.openai.requests.validation import check, requested_max_tokens
+from api.wsgi_environ import BATCH_CREATOR
 from inference.backend_info import ModelInfo
 from inference.errors import BadRequest
 from inference.sampling import Sampling
@@ -171,6 +172,7 @@ def _request_without_prompt(
     if body.cache_salt == "":
         raise InvalidParameter("Parameter 'cache_salt' must be a non-empty string if provided.", "cache_salt")
     sampling = parse_sampling(body, settings.default_temperature)
+    in_background = BATCH_CREATOR in request.environ  # it waits for others, and so has no REQUEST_TIMEOUT
     return GenerationRequest(
         prompt="",
         sampling=sampling,
@@ -191,7 +193,8 @@ def _request_without_prompt(
         prompt_logprobs=body.prompt_logprobs,
         cache_salt=body.cache_salt or "",
         output_token_ids=tuple(body.output_token_ids or ()),
-        deadline=earliest(settings.request_timeout_s, body.max_time),
+        deadline=earliest(None if in_background else settings.request_timeout_s, body.max_time),
+        in_background=in_background,
     )
 
 

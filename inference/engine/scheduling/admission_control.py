@@ -50,10 +50,10 @@ class AdmissionControl:
     def release(self, id: int) -> bool:
         """Stop counting the sequence; returns whether it was counted until now."""
         with self._lock:
-            num_tokens = self._tokens_by_id.pop(id, 0)
-            self.queued_tokens -= num_tokens
-            self._drain_rate.record(num_tokens)
-        return num_tokens > 0
+            num_tokens = self._tokens_by_id.pop(id, None)
+            self.queued_tokens -= num_tokens or 0
+            self._drain_rate.record(num_tokens or 0)
+        return num_tokens is not None
 
     def close(self, reason: str) -> None:
         """Refuse all further sequences. Only the first reason is recorded."""

@@ -14,11 +14,11 @@ from operator import attrgetter
 from inference.engine.chunking import UNCHUNKED, Chunking
 from inference.engine.kv.manager import KVCacheManager
 from inference.engine.kv.paged import PagedKVCacheManager
-from inference.engine.scheduling.pooling_policy import PoolingPolicy
+from inference.engine.scheduling.priority_policy import PriorityPolicy
 from inference.engine.scheduling.step_limits import StepLimits
 from inference.engine.scheduling.step_time_limit import StepTimeLimit
 from inference.engine.scheduling.waiting_served_ratio import WaitingServedRatio
-from inference.engine.sequence import PRIORITIES, Sequence
+from inference.engine.sequence import BACKGROUND, GENERATING, PRIORITIES, Sequence
 from inference.model.batch import CacheOp
 
 SchedulerOutput = list[tuple[Sequence, int]]  # (sequence, tokens to compute), in the order of rows
@@ -26,6 +26,7 @@ SchedulerOutput = list[tuple[Sequence, int]]  # (sequence, tokens to compute), i
 MIN_CONCURRENT_PROMPTS = 4  # prompts that run at once at least: a long one must not block short ones
 PROMPT_LOGPROB_CHUNK = 256  # tokens per step of a prompt with logprobs: each yields a row of logits (V,)
 id_of, row_of = attrgetter("id"), attrgetter("row")
+urgency_of = attrgetter("priority", "id")  # the least for the most urgent, and of these the oldest
 
 
 @dataclass(slots=True)
@@ -44,7 +45,7 @@ class Scheduler:
                       budget together
     newly_scheduled   the sequences that got a row in the last call of `schedule`
     admission_policy  when waiting sequences may join; None: at once
-    pooling_policy    which sequences may compute and join; None: all
+    priority_policy   which sequences may compute and join; None: all, which are of the same priority
     step_time_limit   how many prompt tokens a step computes beside running answers; None: any
     step_budget       tokens that the last scheduled step may compute
     chunking          how prompts are split into chunks
@@ -69,26 +70,28 @@ class Scheduler:
         self.limits = StepLimits(max_batch_tokens, kv_cache_manager.max_sequences)
         self.whole_prompts = whole_prompts
         self.chunking = chunking
-        self.pooling_policy: PoolingPolicy | None = None
+        self.priority_policy: PriorityPolicy | None = None
         self.step_time_limit = step_time_limit
         self.step_budget = max_batch_tokens
         self.groups_adapters = isinstance(kv_cache_manager, PagedKVCacheManager)
         self.preemptions = 0
+        self._lacks_room = False  # an answer could not be admitted for want of a row or of KV memory
 
     def schedule(self) -> SchedulerOutput:
         """The sequences of the next step and their token counts, in the order of their rows.
 
         In paged memory, those with the same adapter are adjacent: one product computes its part of them.
 
-        While the KV memory cannot hold all running sequences, the youngest is preempted. Waiting sequences
-        are admitted in order as long as rows, KV memory and budget suffice; `newly_scheduled` lists them. A
+        While the KV memory cannot hold all running sequences, the youngest is preempted, and one in the
+        background while an answer lacks room. Waiting sequences are admitted in order, those in the
+        background last, as long as rows, KV memory and budget suffice; `newly_scheduled` lists them. A
         sequence whose prefix a running one is computing is skipped (`KVCacheManager.should_wait_for_prefix`).
 
         Pending tokens are scheduled as if known. While steps are in flight none is preempted: if memory is
         short, the output is empty, because the tokens in flight may end sequences and so free memory.
         """
         self.newly_scheduled = []
-        if not self._grow_memory():
+        if not (self._grow_memory() and self._make_room()):
             return []
         scheduler_output, prompts = self._divide_running()
         self.step_budget = self._limit_budget(num_answers=len(scheduler_output))
@@ -156,21 +159,31 @@ class Scheduler:
         self, scheduler_output: SchedulerOutput, num_draft_tokens: int, end_s: float, duration_s: float
     ) -> None:
         """Note a step for the policies. end_s: its time.perf_counter()."""
-        if self.pooling_policy is not None:
-            self.pooling_policy.record_step([each for each, _ in scheduler_output], end_s, duration_s)
+        if self.priority_policy is not None:
+            self.priority_policy.record_step([each for each, _ in scheduler_output], end_s, duration_s)
         if self.step_time_limit is not None:
             num_prompt_tokens = sum(count for each, count in scheduler_output if count > 1 or each.pooling)
             self.step_time_limit.record_step(num_prompt_tokens, num_draft_tokens, duration_s)
 
     def _grow_memory(self) -> bool:
-        """Preempt the youngest until the KV memory holds all running sequences.
+        """Preempt the youngest of the least urgent until the KV memory holds all running sequences.
 
         Returns False while steps are in flight: their tokens may free memory.
         """
         while not self.kv_cache_manager.grow():
             if any(sequence.num_in_flight_tokens for sequence in self.running):
                 return False
-            self.preempt(self.running[-1])
+            self.preempt(max(self.running, key=urgency_of))
+        return True
+
+    def _make_room(self) -> bool:
+        """Preempt a sequence in the background for an answer that lacks room; False while it is in flight."""
+        victim = max(self.running, key=urgency_of, default=None) if self._lacks_room else None
+        if victim is not None and victim.priority == BACKGROUND:
+            if victim.num_in_flight_tokens:
+                return False
+            self.preempt(victim)
+        self._lacks_room = False
         return True
 
     def _divide_running(self) -> tuple[SchedulerOutput, list[Sequence]]:
@@ -179,8 +192,8 @@ class Scheduler:
         prompts: list[Sequence] = []
         context = self.kv_cache_manager.context
         running: SequenceOf[Sequence] = self.running
-        if self.pooling_policy is not None:
-            running = self.pooling_policy.select_running(running)
+        if self.priority_policy is not None:
+            running = self.priority_policy.select_running(running)
         for sequence in sorted(running, key=row_of):
             num_tokens = sequence.num_schedulable_tokens(context)
             if num_tokens and self.chunking.chunk_size:
@@ -208,12 +221,14 @@ class Scheduler:
             add_load(loads, prompt)
         for sequence in self._candidates():
             if not self._can_admit(sequence, loads[sequence.priority], prompt_budget):
-                if sequence.priority == PRIORITIES[0]:
+                if sequence.priority == GENERATING:
+                    self._lacks_room = len(self.running) >= self.limits.max_running
                     break
                 continue
             if self.kv_cache_manager.should_wait_for_prefix(sequence):
                 continue
             if not self.kv_cache_manager.allocate(sequence):
+                self._lacks_room = sequence.priority == GENERATING
                 break
             self.waiting.remove(sequence)
             insort(self.running, sequence, key=id_of)
@@ -226,8 +241,8 @@ class Scheduler:
     def _candidates(self) -> list[Sequence]:
         """The first waiting sequences, as many as there are rows."""
         candidates: Iterable[Sequence] = self.waiting
-        if self.pooling_policy is not None:
-            candidates = self.pooling_policy.select_waiting(candidates, self.running)
+        if self.priority_policy is not None:
+            candidates = self.priority_policy.select_waiting(self.waiting, self.running)
         return list(islice(candidates, self.kv_cache_manager.max_sequences))
 
     def _can_admit(self, sequence: Sequence, load: PromptLoad, prompt_budget: int) -> bool:

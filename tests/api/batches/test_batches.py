@@ -211,6 +211,25 @@ def test_batches_do_not_count_as_concurrent_requests(tmp_path: Path, backend: Fa
         assert server.finish(id)["request_counts"]["completed"] == 3
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "body"),
+    [
+        ("/v1/chat/completions", {"messages": [{"role": "user", "content": "hi"}]}),
+        ("/v1/completions", {"prompt": "one"}),
+        ("/v1/responses", {"input": "one"}),
+    ],
+)
+def test_their_requests_run_in_the_background_without_a_timeout(
+    tmp_path: Path, backend: FakeBackend, endpoint: str, body: dict[str, object]
+) -> None:
+    with serving(tmp_path / "tuning", backend, request_timeout_s=5.0) as server:
+        server.run(request_line("a", endpoint, **body), endpoint=endpoint)
+        assert server.client.post(endpoint, json=body).status_code == 200
+    of_batch, other = backend.requests
+    assert (of_batch.in_background, of_batch.deadline) == (True, None)
+    assert (other.in_background, other.deadline) == (False, 5.0)
+
+
 def test_an_error_of_the_server_is_a_result(tmp_path: Path, backend: FakeBackend) -> None:
     backend.script = [*say("half")[:2], ServerError("it broke")]
     with serving(tmp_path / "tuning", backend) as server:
