@@ -94,9 +94,10 @@ class Backend(Protocol):
         """The tokenizer's configuration as in tokenizer_config.json, with the chat template in use."""
         ...
 
-    def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
+    def embed(self, inputs: Sequence[str | Sequence[int]], *, in_background: bool = False) -> Stream:
         """A normalized vector for each input (text or token ids), in a stream of Embedded events.
 
+        in_background: as in GenerationRequest; a model in another process does not know it.
         Raises BadRequest for an empty or too long input, NotImplementedHere if the model makes no embeddings.
         """
         ...

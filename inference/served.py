@@ -59,12 +59,12 @@ class Served:
         """As Backend.generate, with the adapter."""
         return self.backend.generate(replace(request, adapter=self.adapter) if self.adapter else request)
 
-    def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
+    def embed(self, inputs: Sequence[str | Sequence[int]], *, in_background: bool = False) -> Stream:
         """As Backend.embed. Raises BadRequest for an adapter: embeddings are those of the model itself."""
         if self.card.adapter:
             rule = f"is an adapter, and embeddings are those of the model itself: name {self.card.info.id}"
             raise BadRequest("model", rule, shorten_name(self.card.name))
-        return self.backend.embed(inputs)
+        return self.backend.embed(inputs, in_background=in_background)
 
     def computed_with(self, adapter: AdapterCard) -> "Served":
         """The same under the same name, with an adapter of the same backend."""

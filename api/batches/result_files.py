@@ -149,6 +149,7 @@ class AppendedFile:
         self.path = path
         self._size = 0
         self._file = path.open("ab", buffering=0)
+        path.chmod(0o600)
 
     def lines(self) -> Iterator[bytes]:
         """The lines that are there, without a torn last one."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from flask import Response
+from flask import Response, request
 from msgspec import Raw
 
 from api.embeddings import EmbeddingsWriter, check_size, make_vector
@@ -21,6 +21,7 @@ from api.openai.reply import make_usage
 from api.openai.requests.messages import parse_messages
 from api.openai.requests.parse import make_template, read_request, split_prompts
 from api.response import respond
+from api.wsgi_environ import BATCH_CREATOR
 from inference.backend import Backend, Stream
 from inference.errors import NotImplementedHere
 from inference.events import Embedding
@@ -85,7 +86,7 @@ def create_embedding(models: Models) -> Response:
 
 def _submit(inputs: Inputs, served: Served) -> Stream:
     try:
-        return served.embed(inputs)
+        return served.embed(inputs, in_background=BATCH_CREATOR in request.environ)
     except NotImplementedHere as error:
         raise unsupported_api("Embeddings", error.message) from None
 

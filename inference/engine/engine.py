@@ -108,7 +108,8 @@ class Engine:
         """
         sequences = list(map(self.create_sequence, requests, output_sinks))
         for sequence in sequences:
-            sequence.pooling, sequence.priority = self._pooling, POOLING
+            sequence.pooling = self._pooling
+            sequence.priority = max(POOLING, sequence.priority)
         with self._admission_control.admit({}):
             self._send(Submit(sequences))
         return [sequence.id for sequence in sequences]

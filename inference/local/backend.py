@@ -172,8 +172,8 @@ class LocalBackend:
         tokenizer, chat_template = self._vocabulary.tokenizer, self._input_processor.chat_template
         return tokenizer_config(tokenizer, chat_template.template or tokenizer.chat_template)
 
-    def embed(self, inputs: Sequence[str | Sequence[int]]) -> EmbeddingStream:
-        return embed_inputs(self._engine, self._embedding_inputs, inputs)
+    def embed(self, inputs: Sequence[str | Sequence[int]], *, in_background: bool = False) -> EmbeddingStream:
+        return embed_inputs(self._engine, self._embedding_inputs, inputs, in_background)
 
     def adapters(self) -> Adapters | None:
         return self._adapters

@@ -22,11 +22,16 @@ class EmbeddingStream:
     """A Stream of one Embedded event for each input, which follows as soon as the engine has computed it.
 
     The engine has `window` inputs at most at a time: what it schedules, aborts and collects stays short.
+
+    in_background: as in GenerationRequest
     """
 
-    def __init__(self, engine: Engine, inputs: Sequence[TokenIds], window: int) -> None:
+    def __init__(
+        self, engine: Engine, inputs: Sequence[TokenIds], window: int, in_background: bool = False
+    ) -> None:
         self._engine = engine
         self._window = window
+        self._in_background = in_background
         self._unsubmitted = iter(enumerate(inputs))
         self._num_running = 0
         self._num_undelivered = len(inputs)
@@ -81,7 +86,10 @@ class EmbeddingStream:
         inputs = list(islice(self._unsubmitted, self._window - self._num_running))
         if inputs:
             self._num_running += len(inputs)
-            requests = [GenerationRequest(token_ids, max_tokens=0) for _, token_ids in inputs]
+            requests = [
+                GenerationRequest(token_ids, max_tokens=0, in_background=self._in_background)
+                for _, token_ids in inputs
+            ]
             sinks = [EmbeddingSink(self, index, len(token_ids)) for index, token_ids in inputs]
             self._sequence_ids += self._engine.submit_pooling(requests, sinks)
         if self._is_closed:  # meanwhile, by another thread
@@ -114,7 +122,10 @@ class EmbeddingSink:
 
 
 def embed_inputs(
-    engine: Engine, embedding_inputs: EmbeddingInputs, inputs: Sequence[EmbeddingInput]
+    engine: Engine,
+    embedding_inputs: EmbeddingInputs,
+    inputs: Sequence[EmbeddingInput],
+    in_background: bool = False,
 ) -> EmbeddingStream:
     """Start computing the inputs' embeddings. Raises BadRequest, NotImplementedHere, TooLong, Unavailable."""
     if embedding_inputs.method.why_not:
@@ -124,4 +135,4 @@ def embed_inputs(
             "this model does not return hidden states of its tokens, so it cannot compute embeddings"
         )
     token_ids = embedding_inputs.token_ids(inputs)
-    return EmbeddingStream(engine, token_ids, engine.core.kv_cache_manager.max_sequences)
+    return EmbeddingStream(engine, token_ids, engine.core.kv_cache_manager.max_sequences, in_background)

@@ -116,7 +116,7 @@ class RemoteBackend:
     def tokenizer_config(self) -> Mapping[str, Any]:
         return self._with_tokenizer(lambda tokenizer: tokenizer.config())
 
-    def embed(self, inputs: Sequence[str | Sequence[int]]) -> Stream:
+    def embed(self, inputs: Sequence[str | Sequence[int]], *, in_background: bool = False) -> Stream:
         self._pool.members[0].api.embedding_call(inputs)  # refuses what no server can do
         self._check_room()
         return RemoteStream(self._running_loop(), lambda emit: self._embed(inputs, emit))

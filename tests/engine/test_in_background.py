@@ -1,11 +1,13 @@
 """Requests in the background: answers hardly wait for them, and they get what the answers leave."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
 from inference.model.batch import Batch
 from tests.engine.conftest import Bench, RecordingSink
+from tests.engine.generation_requests import make_request
 from tests.engine.paged_bench import LENGTH, PROMPTS, PagedBench, make_requests
 from tests.fakes.stepped_clock import SteppedClock
 
@@ -94,7 +96,7 @@ def test_they_are_answered_while_answers_keep_coming(
 
 
 def test_an_answer_takes_a_row_of_theirs(make_bench: MakeBench) -> None:
-    bench = make_bench(64, max_sequences=2)
+    bench = make_bench(64, max_sequences=1)
     sinks = submit_background(bench, 2, max_tokens=40)
     bench.step()
     answer_sink = bench.submit(PROMPT, 4)
@@ -154,3 +156,19 @@ def test_their_prefixes_are_reused_and_counted(make_bench: MakeBench) -> None:
     sink = bench.submit(prompt, 1, in_background=True)
     bench.run_until_idle()
     assert sink.outputs[0].num_cached_tokens > 0
+
+
+def test_inputs_in_the_background_come_behind_other_inputs(make_bench: MakeBench) -> None:
+    bench = make_bench(16, max_sequences=4)
+    slow_sinks, sinks = [RecordingSink() for _ in range(20)], [RecordingSink()]
+    request = make_request(PROMPT, 0)
+    bench.engine.submit_pooling([replace(request, in_background=True)] * 20, slow_sinks)
+    for _ in range(3):
+        bench.step()
+    bench.engine.submit_pooling([request], sinks)
+    for _ in range(3):
+        bench.step()
+    assert sinks[0].has_ended and not slow_sinks[-1].has_ended
+    bench.run_until_idle()
+    assert all(sink.outputs[0].embedding == sinks[0].outputs[0].embedding for sink in slow_sinks)
+    assert max(len(batch.rows) for batch in bench.runner.batches) == 2, "half of the rows"

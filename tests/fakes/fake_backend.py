@@ -89,6 +89,7 @@ class FakeBackend:
     error     raised at submission, if set
     lora      the adapters; None: it serves none
     embed_s   seconds that an embedding takes
+    embeddings_in_background  of each request for embeddings so far, whether it was in the background
     requests  the requests so far
     streams   the streams returned so far, each with `closed_at`
     """
@@ -106,6 +107,7 @@ class FakeBackend:
         self.model_id = model_id
         self.unready_reason = ""
         self.embed_s = 0.0
+        self.embeddings_in_background: list[bool] = []
         self.end_s: float | None = None
         self.embedding_sizes: Sequence[int] = (4,)
         self.lora: FakeAdapters | None = None
@@ -168,11 +170,12 @@ class FakeBackend:
     def tokenizer_config(self) -> dict[str, Any]:
         return {"tokenizer_class": "FakeTokenizer", "eos_token": "</s>"}
 
-    def embed(self, inputs: Sequence[str | Sequence[int]]) -> "FakeStream":
+    def embed(self, inputs: Sequence[str | Sequence[int]], *, in_background: bool = False) -> "FakeStream":
         """A vector of four numbers for each input, a function of the input; one token per word, or per id."""
         if self.error:
             raise self.error
         embedded = [Embedded(index, "stop", embedding=embedding(each)) for index, each in enumerate(inputs)]
+        self.embeddings_in_background.append(in_background)
         self.streams.append(FakeStream(self, [self.embed_s, *embedded]))
         return self.streams[-1]
 

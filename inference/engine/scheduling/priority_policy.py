@@ -1,4 +1,4 @@
-"""Limits what less urgent sequences take beside answers: their share of the rows and of the time.
+"""Limits what less urgent sequences take beside others: their share of the rows and of the time.
 
 The scheduler gets the policy with the first of them. In all else they come behind answers by their priority.
 """
@@ -15,8 +15,8 @@ class Share(NamedTuple):
     """What the sequences of one priority take.
 
     rows         of all rows, at most
-    pause_ratio  while answers run, these sequences pause after each of their steps, for so many times as long
-                 as it took
+    pause_ratio  while more urgent ones run, these sequences pause after each of their steps, for so many
+                 times as long as it took
     """
 
     rows: float
@@ -24,7 +24,7 @@ class Share(NamedTuple):
 
 
 # A request in the background takes a tenth of the time beside others, and all of it without them.
-SHARES = {POOLING: Share(rows=0.5, pause_ratio=1.0), BACKGROUND: Share(rows=1.0, pause_ratio=9.0)}
+SHARES = {POOLING: Share(rows=0.5, pause_ratio=1.0), BACKGROUND: Share(rows=0.5, pause_ratio=9.0)}
 
 
 class PriorityPolicy:
@@ -42,10 +42,10 @@ class PriorityPolicy:
 
     def select_running(self, running: SequenceOf[Sequence]) -> SequenceOf[Sequence]:
         """The running sequences that may compute in this step. Call before `select_waiting`."""
-        self._paused = frozenset[int]()
-        if any(sequence.priority == GENERATING for sequence in running):
-            now = time.perf_counter()
-            self._paused = frozenset(each for each, resume_s in self._resume_s.items() if now < resume_s)
+        now, most_urgent = time.perf_counter(), min((each.priority for each in running), default=BACKGROUND)
+        self._paused = frozenset(
+            each for each, resume_s in self._resume_s.items() if each > most_urgent and now < resume_s
+        )
         return [each for each in running if each.priority not in self._paused] if self._paused else running
 
     def select_waiting(

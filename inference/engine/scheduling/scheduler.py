@@ -228,7 +228,7 @@ class Scheduler:
             if self.kv_cache_manager.should_wait_for_prefix(sequence):
                 continue
             if not self.kv_cache_manager.allocate(sequence):
-                self._lacks_room = sequence.priority == GENERATING
+                self._lacks_room = sequence.priority != BACKGROUND
                 break
             self.waiting.remove(sequence)
             insort(self.running, sequence, key=id_of)

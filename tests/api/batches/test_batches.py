@@ -230,6 +230,12 @@ def test_their_requests_run_in_the_background_without_a_timeout(
     assert (other.in_background, other.deadline) == (False, 5.0)
 
 
+def test_their_embeddings_are_computed_in_the_background(server: BatchServer, backend: FakeBackend) -> None:
+    server.run(request_line("a", "/v1/embeddings", input="one"), endpoint="/v1/embeddings")
+    assert server.client.post("/v1/embeddings", json={"input": "one"}).status_code == 200
+    assert backend.embeddings_in_background == [True, False]
+
+
 def test_an_error_of_the_server_is_a_result(tmp_path: Path, backend: FakeBackend) -> None:
     backend.script = [*say("half")[:2], ServerError("it broke")]
     with serving(tmp_path / "tuning", backend) as server:
