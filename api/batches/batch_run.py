@@ -27,7 +27,7 @@ class BatchRun:
 
     folder    of its files
     running   the running requests by the numbers of their lines
-    retry_at  time.monotonic() before which no request starts
+    retry_at  time.monotonic() before which no request starts; 0: one may start now
     """
 
     def __init__(self, batch: BatchJob, folder: Path) -> None:

@@ -9,7 +9,7 @@ import shutil
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -123,14 +123,18 @@ class BatchQueue:
             self._answered.popleft()
 
     def _guard(self, batch: BatchJob, function: Callable[..., None], *args: object) -> None:
-        """Call a function. An error of ours fails the batch, and no other one."""
+        """Call a function. An error of ours fails the batch, and no other one; what was answered stays."""
         try:
             function(*args)
         except Exception as error:
             if is_temporary(error):
                 raise
             log.exception("batch=%s", batch.id)
-            self._end(batch, "failed", errors=(UNEXPECTED,))
+            file_ids: Mapping[str, str | None] = {}
+            for run in [run for run in self._runs if run.batch.id == batch.id]:
+                with suppress(OSError):
+                    file_ids = store_results(self._files, run)
+            self._end(batch, "failed", errors=(UNEXPECTED,), **file_ids)
             self._remove(batch.id)
 
     def _open(self, batch: BatchJob) -> None:
@@ -194,31 +198,39 @@ class BatchQueue:
         """Start as many requests as there are slots, one of each batch in turn."""
         now_s = time.monotonic()
         ready = deque(run for run in self._runs if run.retry_at <= now_s)
+        for run in ready:
+            run.retry_at = 0.0
         while ready and self._has_room():
             run = ready.popleft()
-            if run in self._runs and (request := run.next_request()) is not None:
-                ready.append(run)
-                self._runs.remove(run)
-                self._runs.append(run)
-                self._guard(run.batch, self._start_request, run, request)
+            self._guard(run.batch, self._start_request, run, ready)
 
     def _has_room(self) -> bool:
+        if self._commands.is_closed:
+            return False
         num_running = sum(len(run.running) for run in self._runs)
         num_bytes = sum(run.num_running_bytes for run in self._runs)
         return num_running < self._num_slots and num_bytes < MAX_RUNNING_BYTES
 
-    def _start_request(self, run: BatchRun, request: LineRequest) -> None:
+    def _start_request(self, run: BatchRun, ready: deque[BatchRun]) -> None:
+        """Start the next request of a batch, if there is one. The batch is then the last one in turn."""
+        request = run.next_request()
+        if request is None:
+            return
+
         def receive(line_answer: LineAnswer) -> None:
             self._commands.send(partial(self._answered.append, (run, request, line_answer)))
 
         order = run.batch.order
         cancel = self._runner.start(request.body, order.endpoint, order.creator, receive)
         run.running[request.number] = RunningRequest(request, cancel)
+        self._runs.remove(run)
+        self._runs.append(run)
+        ready.append(run)
 
     def _seconds_to_wait(self) -> float | None:
         """Until there is something to do, if nothing arrives; None: there will be nothing."""
         ends = [run.batch.expires - time.time() for run in self._runs]
-        ends += [run.retry_at - time.monotonic() for run in self._runs if run.retry_at > time.monotonic()]
+        ends += [run.retry_at - time.monotonic() for run in self._runs if run.retry_at]
         return max(0.0, min(ends)) if ends else None
 
     def _cancel(self, batch_id: str) -> BatchJob:

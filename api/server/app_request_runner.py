@@ -6,6 +6,7 @@ Knows WSGI and ResponseBody. The app finds in the environ that it is a request o
 import asyncio
 import io
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Any
 
 from api.batches.request_runner import LineAnswer, OnAnswer
@@ -29,8 +30,12 @@ class AppRequestRunner:
             return lambda: None
         assert isinstance(app_response.body, ResponseBody), "no request of a batch is answered with a file"
         running = RunningResponse(app_response, app_response.body, on_answer)
-        self._loop.call_soon_threadsafe(running.start)
-        return lambda: self._loop.call_soon_threadsafe(running.close)
+        self._post(running.start)
+        return lambda: self._post(running.close)
+
+    def _post(self, function: Callable[[], None]) -> None:
+        with suppress(RuntimeError):  # the server has stopped, and the loop is closed: the engine ends all
+            self._loop.call_soon_threadsafe(function)
 
 
 class RunningResponse:

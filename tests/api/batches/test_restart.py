@@ -9,11 +9,17 @@ from typing import Any
 
 import pytest
 
+from api import create_app
 from api.batches import queue, service
 from api.batches.batch_run import BatchRun
+from api.batches.service import Batches
+from api.server.app_request_runner import AppRequestRunner
+from api.services import Services
 from inference.types import GenerationRequest
-from tests.api.batches.batch_server import BatchServer, request_line, serving
-from tests.fakes.fake_backend import FakeBackend, Script, say
+from settings.groups import ServerSettings
+from tests.api.batches.batch_server import BatchServer, request_line, running_loop, serving
+from tests.fakes.fake_backend import FakeBackend, Script, make_models, say
+from tests.tuning.scripted_service import RecordingAdapters, make_service
 
 NAMES = "abcdef"
 NEVER = threading.Event()
@@ -159,6 +165,45 @@ def test_a_folder_that_is_gone_fails_its_batch_alone(tmp_path: Path, backend: Fa
         assert failed["status"] == "failed" and failed["errors"]["data"][0]["code"] == "server_error"
         assert str(tmp_path) not in repr(failed)
         check_completed(server, ids[1])
+
+
+def test_an_error_of_ours_fails_its_batch_and_keeps_what_was_answered(
+    tmp_path: Path, backend: FakeBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    backend.script = say("fine")
+    record = BatchRun.record
+
+    def fail_later(run: BatchRun, *args: Any) -> None:
+        if len(run.results.answered) == 2:
+            raise ValueError("a bug")
+        record(run, *args)
+
+    monkeypatch.setattr(BatchRun, "record", fail_later)
+    with serving(tmp_path / "tuning", backend) as server:
+        batch = server.finish(server.create(*map(request_line, NAMES))["id"])
+        assert batch["status"] == "failed" and batch["errors"]["data"][0]["code"] == "server_error"
+        assert "a bug" not in repr(batch)
+        assert len(server.results(batch["output_file_id"])) == 2
+        assert list((server.folder / "batches").iterdir()) == []
+
+
+def test_a_batch_outlives_a_loop_that_is_closed_too_early(tmp_path: Path, backend: FakeBackend) -> None:
+    backend.script = answers_only("a")
+    tuning = make_service(tmp_path / "tuning", RecordingAdapters())
+    batches = Batches(tuning.folder, tuning.files, make_models(backend), 100_000, num_slots=4)
+    services = Services(tuning=tuning, batches=batches)
+    app = create_app(make_models(backend), ServerSettings(), services=services)
+    with running_loop() as loop:
+        pass
+    server = BatchServer(app.test_client(), batches, tuning)
+    id = server.create(*map(request_line, NAMES))["id"]
+    batches.start(AppRequestRunner(app, loop))
+    server.until(id, lambda batch: batch["status"] == "in_progress")
+    batches.close()
+    tuning.close()
+    backend.script = say("fine")
+    with serving(tmp_path / "tuning", backend) as server:
+        check_completed(server, id)
 
 
 def test_a_full_disk_delays_a_batch(
