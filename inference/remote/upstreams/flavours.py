@@ -98,6 +98,7 @@ class Flavour:
     constraints       kind of constraint -> the path of its field, where it has others than JSON
     min_logprobs      alternatives without which there are no logprobs
     unseparated       fields of a chat whose text shall have the reasoning too
+    takes_reasoning   a message of the assistant may have its reasoning
     model             the model in messages
     """
 
@@ -113,6 +114,7 @@ class Flavour:
     constraints: Mapping[str, Sequence[str]] = field(default_factory=dict)
     min_logprobs: int = 0
     unseparated: Mapping[str, Any] = field(default_factory=dict)
+    takes_reasoning: bool = False
     model: str = ""
 
     @property
@@ -130,7 +132,9 @@ FLAVOURS: Mapping[str, Flavour] = {
     "openai": Flavour("OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
     "azure": Flavour("Azure OpenAI", {}, max_stops=4, max_tokens_field="max_completion_tokens"),
     "compatible": Flavour("OpenAI-compatible", {}),
-    "vllm": Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True, constraints=VLLM_CONSTRAINTS),
+    "vllm": Flavour(
+        "vLLM", VLLM_SPELLINGS, has_prompt_ids=True, constraints=VLLM_CONSTRAINTS, takes_reasoning=True
+    ),
     GUIDED_VLLM: Flavour("vLLM", VLLM_SPELLINGS, has_prompt_ids=True, constraints=GUIDED_CONSTRAINTS),
     "sglang": Flavour(
         "SGLang",
@@ -138,6 +142,7 @@ FLAVOURS: Mapping[str, Flavour] = {
         has_prompt_ids=True,
         constraints=SGLANG_CONSTRAINTS,
         unseparated=SGLANG_UNSEPARATED,
+        takes_reasoning=True,
     ),
     "hearth": Flavour(
         "Hearth",
@@ -145,6 +150,7 @@ FLAVOURS: Mapping[str, Flavour] = {
         has_prompt_ids=True,
         constraints=VLLM_CONSTRAINTS,
         unseparated=HEARTH_UNSEPARATED,
+        takes_reasoning=True,
     ),
     # tools/server/server-common.cpp: a tool_choice that is no text counts as "auto", and n_probs 0 means that
     # there are no logprobs.
@@ -154,6 +160,7 @@ FLAVOURS: Mapping[str, Flavour] = {
         names_tool=False,
         min_logprobs=1,
         unseparated=HEARTH_UNSEPARATED,
+        takes_reasoning=True,
     ),
     "transformers": Flavour(
         "transformers", {}, ignored=TRANSFORMERS_IGNORED, max_answers=1, leaves_stops=True

@@ -16,7 +16,9 @@ def chat_body(request: GenerationRequest, model: str, flavour: Flavour) -> dict[
     """The body of a chat completion."""
     assert not isinstance(request.prompt, str), "the caller sends text to completions"
     body = common_body(request, model, flavour)
-    body["messages"] = [message_json(message) for message in request.prompt if isinstance(message, Message)]
+    body["messages"] = [
+        message_json(message, flavour) for message in request.prompt if isinstance(message, Message)
+    ]
     if request.max_tokens is not None:
         body[flavour.max_tokens_field] = request.max_tokens
     if request.logprobs is not None:
@@ -118,8 +120,8 @@ def constraint_fields(constraint: Constraint, flavour: Flavour) -> dict[str, Any
     raise BadRequest(constraint.field_name, rule)
 
 
-def message_json(message: Message) -> dict[str, Any]:
-    """A message as OpenAI has it. Contents with several parts keep them."""
+def message_json(message: Message, flavour: Flavour) -> dict[str, Any]:
+    """A message as OpenAI has it, with its reasoning for others. Contents with several parts keep them."""
     content: Any = message.content
     if not isinstance(content, str):
         content = [{"type": "text", "text": each.text} for each in content]
@@ -134,6 +136,8 @@ def message_json(message: Message) -> dict[str, Any]:
         fields["content"] = content_text(message.content) or None
     if message.tool_call_id:
         fields["tool_call_id"] = message.tool_call_id
+    if message.reasoning and flavour.takes_reasoning:
+        fields |= {"reasoning_content": message.reasoning, "reasoning": message.reasoning}
     return fields
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from inference.errors import ServerError
 from inference.events import Event, Finished, Token
-from inference.types import GenerationRequest
+from inference.types import GenerationRequest, Message
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, event
 from tests.remote.openai_chunks import DONE, chat_chunk, usage_chunk, whole_answer
@@ -78,3 +78,18 @@ def test_a_request_says_whether_the_text_has_the_reasoning(
     names = {"reasoning_format", "separate_reasoning"}
     sent = {name: value for name, value in upstream.bodies[-1].items() if name in names}
     assert sent == ({} if separates else fields)
+
+
+@pytest.mark.parametrize(
+    ("kind", "has_reasoning"),
+    [("vllm", True), ("sglang", True), ("hearth", True), ("llama.cpp", True), ("compatible", False)],
+)
+def test_the_reasoning_of_earlier_answers_is_sent_to_servers_that_take_it(
+    kind: str, has_reasoning: bool, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    messages = [*CHAT, Message("assistant", "4", reasoning="Two and two."), Message("user", "Sure?")]
+    upstream.reply = whole_answer("yes")
+    list(open_upstream(detected=kind).generate(GenerationRequest(messages)))
+    sent = upstream.bodies[-1]["messages"][-2]
+    expected = dict.fromkeys(("reasoning_content", "reasoning"), "Two and two.") if has_reasoning else {}
+    assert sent == {"role": "assistant", "content": "4", **expected}
