@@ -1,6 +1,5 @@
 """Converts events to chat completions. Streamed and whole responses use the same accumulated outputs."""
 
-from collections import defaultdict
 from typing import Any, ClassVar
 
 from msgspec import UNSET
@@ -48,7 +47,7 @@ class ChatWriter:
         self.formatter = (
             None if options.logprobs is None else LogprobsFormatter(options.logprobs, options.tokens_as_ids)
         )
-        self.held_reasoning: defaultdict[int, str] = defaultdict(str)  # by answer
+        self.held_reasoning: dict[int, str] = {}  # by answer, without stream_reasoning
         # Other clients join the fields of all deltas: the role comes once, and absent fields are left out.
         self.delta_defaults = TGI_DELTA if options.role_in_every_delta else {}
 
@@ -117,7 +116,7 @@ class ChatWriter:
         return self._reasoning_fields(reasoning)
 
     def _reasoning_fields(self, reasoning: str) -> dict[str, Any]:
-        """Under the two names that clients read, of which each client takes one."""
+        """Under the two names that clients read: most of them take one."""
         if not (reasoning and self.options.include_reasoning):
             return {}
         return {"reasoning_content": reasoning, "reasoning": reasoning}
