@@ -239,6 +239,16 @@ def test_the_requests_of_a_removed_key_are_refused(tmp_path: Path, backend: Fake
     assert line["response"]["status_code"] == 401
 
 
+def test_a_batch_from_before_the_first_key_goes_on(tmp_path: Path, backend: FakeBackend) -> None:
+    backend.script = answers_only("a")
+    with serving(tmp_path / "tuning", backend) as server:
+        id = begin(server, 1)
+    backend.script = say("fine")
+    with serving(tmp_path / "tuning", backend, api_keys=("first",)) as server:
+        server.client.environ_base["HTTP_AUTHORIZATION"] = "Bearer first"
+        check_completed(server, id)
+
+
 def test_no_file_of_a_batch_says_a_key(tmp_path: Path, backend: FakeBackend) -> None:
     backend.script = answers_only("a")
     with serving(tmp_path / "tuning", backend, api_keys=("a-secret",)) as server:
