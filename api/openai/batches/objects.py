@@ -6,10 +6,9 @@ from api.openai.batches.protocol import (
     BatchErrors,
     BatchObject,
     BatchUsage,
-    CachedTokens,
-    ReasoningTokens,
     RequestCountsObject,
 )
+from api.openai.protocol.generation import CompletionTokensDetails, PromptTokensDetails
 
 
 def batch_object(batch: BatchJob) -> BatchObject:
@@ -46,8 +45,8 @@ def error_object(error: BatchError) -> BatchErrorObject:
 def usage_object(usage: TokenUsage) -> BatchUsage:
     return BatchUsage(
         input_tokens=usage.input,
-        input_tokens_details=CachedTokens(usage.cached),
+        input_tokens_details=PromptTokensDetails(usage.cached),
         output_tokens=usage.output,
-        output_tokens_details=ReasoningTokens(usage.reasoning),
+        output_tokens_details=CompletionTokensDetails(usage.reasoning),
         total_tokens=usage.input + usage.output,
     )

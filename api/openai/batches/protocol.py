@@ -5,6 +5,7 @@ from typing import Any, Literal
 from msgspec import Struct
 
 from api.openai.protocol.errors import ErrorResponse
+from api.openai.protocol.generation import CompletionTokensDetails, PromptTokensDetails
 from api.openai.stored import DEFAULT_LIMIT, MAX_LIMIT, PAGE_PARAMETERS
 from api.openapi.operation import Operation
 
@@ -51,19 +52,11 @@ class RequestCountsObject(Struct):
     failed: int
 
 
-class CachedTokens(Struct):
-    cached_tokens: int
-
-
-class ReasoningTokens(Struct):
-    reasoning_tokens: int
-
-
 class BatchUsage(Struct):
     input_tokens: int
-    input_tokens_details: CachedTokens
+    input_tokens_details: PromptTokensDetails
     output_tokens: int
-    output_tokens_details: ReasoningTokens
+    output_tokens_details: CompletionTokensDetails
     total_tokens: int
 
 
