@@ -119,7 +119,8 @@ class BatchQueue:
     def _record_answers(self) -> None:
         while self._answered:
             run, request, line_answer = self._answered[0]
-            self._guard(run.batch, run.record, request, line_answer, time.monotonic())
+            if run in self._runs:  # an error may have ended it meanwhile
+                self._guard(run.batch, run.record, request, line_answer, time.monotonic())
             self._answered.popleft()
 
     def _guard(self, batch: BatchJob, function: Callable[..., None], *args: object) -> None:
