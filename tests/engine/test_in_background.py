@@ -63,6 +63,27 @@ def test_they_take_a_tenth_of_the_time_of_an_answer(
     check_answers(bench, sinks, 100)
 
 
+def test_the_first_step_of_an_answer_is_its_own(
+    make_bench: MakeBench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = SteppedClock()
+
+    def take_a_second(batch: Batch, moved: bool) -> None:
+        clock.now += moved
+
+    bench = make_bench(16, on_forward=take_a_second)
+    bench.probe.set_clock(monkeypatch, clock)
+    sinks = submit_background(bench, 3, max_tokens=20)
+    for _ in range(2):
+        bench.step()
+    bench.runner.batches.clear()
+    bench.submit(PROMPT, 2)
+    bench.step()
+    assert [len(batch.rows) for batch in bench.runner.batches] == [1]
+    bench.run_until_idle()
+    check_answers(bench, sinks, 20)
+
+
 @pytest.mark.parametrize("shape", SHAPES)
 def test_an_answer_comes_before_those_that_wait(make_bench: MakeBench, shape: dict[str, bool]) -> None:
     bench = make_bench(16, max_sequences=4, **shape)

@@ -101,6 +101,8 @@ class Scheduler:
         if self.waiting and is_admitted:
             self.newly_scheduled = self._admit_waiting(prompts, prompt_budget)
             prompts += self.newly_scheduled
+            if self.newly_scheduled and self.priority_policy is not None:  # others pause at once
+                scheduler_output, prompts = self._divide_running()
         if prompts:
             prompts.sort(key=id_of)
             scheduler_output += self._split_budget(prompts, prompt_budget)

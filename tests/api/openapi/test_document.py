@@ -61,7 +61,7 @@ def test_every_post_documents_its_body(document: dict[str, Any]) -> None:
     undocumented = [
         path for path, route in posts.items() if "requestBody" not in route and path not in refused
     ]
-    names = r"/v1(/openai/v1)?/(responses|fine_tuning/jobs)|/v1alpha/post-training/jobs"
+    names = r"/v1(/openai/v1)?/(responses|fine_tuning/jobs|batches)|/v1alpha/post-training/jobs"
     actions = re.compile(rf"({names})/{{\w+}}/(cancel|pause|resume)|/api/v1/.*/publish|/sleep|/wake_up")
     assert [path for path in undocumented if not actions.fullmatch(path)] == ["/ping"]
 
