@@ -151,4 +151,4 @@ print(sum(faults))
 def test_the_memory_of_texts_is_there_before_they_are_decoded() -> None:
     command = [sys.executable, "-c", ONLY_BODY + COUNT_FAULTS]
     result = subprocess.run(command, cwd=HOME, check=True, capture_output=True, text=True)
-    assert int(result.stdout) < 100, "of 3,900 pages"
+    assert int(result.stdout) < 200, "of 3,900 pages"
