@@ -41,7 +41,7 @@ CONTEXT = 96
 ROWS = 4
 KV_CAPACITY = 144  # tokens
 EVENTS = ("length", "stop", "error", "deadline", "preemptions", "squeezed", "oom_steps")
-WALKS = 4  # per model
+WALKS = 6  # per model
 GREEDY = Sampling(greedy=True)
 TEXTS = tuple(tuple(random.Random(text).choices(range(3, VOCAB), k=48)) for text in range(2))
 

@@ -35,4 +35,4 @@ def run_walks(
     event_counts += here
     assert here["length"]
     outcomes = here["cached_tokens"] > 0, here["accepted_tokens"] > 0, here["early"] > 0
-    assert outcomes == (shares, drafts, early)
+    assert outcomes == (shares, drafts, early), here
