@@ -12,6 +12,8 @@ Role = Literal["system", "user", "assistant", "tool"]
 ConstraintKind = Literal["json_schema", "regex", "choice", "grammar", "json"]
 ToolFormat = Literal["json", "function_tag", "python_list"]
 
+REASONING_SWITCHES = ("enable_thinking", "thinking")  # in chat templates
+
 
 @dataclass(frozen=True, slots=True)
 class ToolCall:
@@ -73,11 +75,21 @@ class TemplateOptions:
     add_generation_prompt   end the prompt with the start of an assistant message
     continue_final_message  leave the last message open: the answer continues it
     arguments               further template variables, by name
+    reasoning_effort        how much the model shall reason, in OpenAI's words; None: as by default
     """
 
     add_generation_prompt: bool = True
     continue_final_message: bool = False
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    reasoning_effort: str | None = None
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        """All further variables; the effort is also in the switches of templates that know none."""
+        if self.reasoning_effort is None:
+            return dict(self.arguments)
+        switches = dict.fromkeys(REASONING_SWITCHES, self.reasoning_effort != "none")
+        return {"reasoning_effort": self.reasoning_effort, **switches, **self.arguments}
 
 
 @dataclass(frozen=True, slots=True)

@@ -179,7 +179,7 @@ class ChatTemplate:
         return (
             [message_to_dict(message, uses_content_parts, uses_thinking_parts) for message in messages],
             [tool_prompt.tool_schema(tool) for tool in tools],
-            dict(template.arguments),
+            template.variables,
         )
 
     def _apply_to(self, template: TemplateOptions, values: Any) -> str:

@@ -202,6 +202,22 @@ def test_a_template_gets_its_arguments() -> None:
 
 
 @pytest.mark.parametrize(
+    ("template", "rendered"),
+    [
+        (TemplateOptions(), ""),
+        (TemplateOptions(reasoning_effort="low"), "low True True"),
+        (TemplateOptions(reasoning_effort="none"), "none False False"),
+        (TemplateOptions(arguments={"thinking": False}, reasoning_effort="low"), "low True False"),
+    ],
+)
+def test_an_effort_sets_the_switches_that_the_arguments_leave(
+    template: TemplateOptions, rendered: str
+) -> None:
+    source = "{% if reasoning_effort is defined %}{{ reasoning_effort }} {{ enable_thinking }} {{ thinking }}"
+    assert chat(source + "{% endif %}").text([ASK], template=template) == rendered
+
+
+@pytest.mark.parametrize(
     "name",
     ["tokenize", "messages", "conversation", "chat_template", "self", "tools", "add_generation_prompt"],
 )

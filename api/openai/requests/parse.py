@@ -39,7 +39,6 @@ DEFAULT_COMPLETION_TOKENS = 16  # default max_tokens of a completion in OpenAI's
 MAX_PROMPTS = 2048  # prompts in one request; OpenAI's limit for embeddings
 MAX_BIAS = 100.0  # a bias is clamped to ±100, OpenAI's limit
 NOT_JSON = "Unsupported Media Type: Only 'application/json' is allowed"
-REASONING_SWITCHES = ("enable_thinking", "thinking")
 TOOLS_OR_CONSTRAINT = "You can only either use constraints for structured outputs or tools, not both."
 MIXED = "must be text, token ids, or a list of either"
 
@@ -104,7 +103,10 @@ def chat_request(
         _request_without_prompt(body, num_logprobs, max_tokens, info, settings),
         prompt=parse_messages(body.messages, field),
         template=make_template(
-            body.add_generation_prompt, body.continue_final_message, _template_arguments(body)
+            body.add_generation_prompt,
+            body.continue_final_message,
+            _template_arguments(body),
+            body.reasoning_effort,
         ),
         tools=parse_tools(body.tools, sent_tools) if body.tools else (),
         tool_choice="auto" if body.tool_choice is None else parse_tool_choice(body),
@@ -135,24 +137,20 @@ def make_template(
     add_generation_prompt: bool | None,
     continue_final_message: bool | None,
     arguments: Mapping[str, Any] | None,
+    reasoning_effort: str | None = None,
 ) -> TemplateOptions:
     """By default, add_generation_prompt is true unless the last message is continued."""
     return TemplateOptions(
         not continue_final_message if add_generation_prompt is None else add_generation_prompt,
         bool(continue_final_message),
         arguments or {},
+        reasoning_effort,
     )
 
 
 def _template_arguments(body: ChatCompletionRequest) -> dict[str, Any]:
-    """With the switches of templates that know no effort, under the names that they have."""
-    arguments: dict[str, Any] = {}
-    if body.reasoning_effort is not None:
-        arguments["reasoning_effort"] = body.reasoning_effort
-        arguments |= dict.fromkeys(REASONING_SWITCHES, body.reasoning_effort != "none")
-    if body.documents is not None:
-        arguments["documents"] = body.documents
-    return arguments | (body.chat_template_kwargs or {})
+    documents = {} if body.documents is None else {"documents": body.documents}
+    return documents | (body.chat_template_kwargs or {})
 
 
 def _request_without_prompt(

@@ -19,6 +19,7 @@ OPENAI_OPTIONS = frozenset(
         "tools",
         "tool_choice",
         "parallel_calls",
+        "reasoning_effort",
     }
 )
 # Options of vLLM and Hearth, with vLLM's spelling of those that differ.
@@ -36,6 +37,7 @@ VLLM_SPELLINGS: Mapping[str, str] = {
     "allowed_token_ids": "allowed_token_ids",
     "cache_salt": "cache_salt",
     "prompt_logprobs": "prompt_logprobs",
+    "arguments": "chat_template_kwargs",
 }
 HEARTH_SPELLINGS: Mapping[str, str] = {
     **VLLM_SPELLINGS,
@@ -52,14 +54,16 @@ SGLANG_SPELLINGS: Mapping[str, str] = {
     "stop_token_ids": "stop_token_ids",
     "include_stop_str_in_output": "no_stop_trim",
     "cache_salt": "cache_salt",
+    "arguments": "chat_template_kwargs",
 }
-TEMPLATE_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message", "arguments"})
+TEMPLATE_OPTIONS = frozenset({"add_generation_prompt", "continue_final_message"})
 LLAMA_CPP_SPELLINGS: Mapping[str, str] = {
     "top_k": "top_k",
     "min_p": "min_p",
     "repetition_penalty": "repeat_penalty",
     "typical_p": "typical_p",
     "ignore_eos": "ignore_eos",
+    "arguments": "chat_template_kwargs",
 }
 # kind of constraint -> the path of its field. Before 0.11, vLLM has other ones, and ignores these.
 VLLM_CONSTRAINTS: Mapping[str, Sequence[str]] = {
@@ -79,6 +83,7 @@ TRANSFORMERS_IGNORED = frozenset(
         "constraint",
         "tool_choice",
         "parallel_calls",
+        "reasoning_effort",
     }
 )
 
@@ -121,6 +126,11 @@ class Flavour:
     def server(self) -> str:
         """The server, for messages."""
         return f"the {self.name} server behind {self.model}"
+
+    @property
+    def has_template_variables(self) -> bool:
+        """Whether it passes variables on to the model's chat template."""
+        return "arguments" in self.spellings
 
     @property
     def options(self) -> frozenset[str]:

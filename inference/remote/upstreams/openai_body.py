@@ -7,9 +7,10 @@ from inference.content import content_text
 from inference.errors import BadRequest
 from inference.remote.upstreams.flavours import Flavour
 from inference.text.tool_prompt import tool_schema
-from inference.types import Constraint, GenerationRequest, Message
+from inference.types import Constraint, GenerationRequest, Message, TemplateOptions
 
 TOOL_CHOICES = ("auto", "none", "required")
+OLDEST_EFFORTS = ("low", "medium", "high")
 
 
 def chat_body(request: GenerationRequest, model: str, flavour: Flavour) -> dict[str, Any]:
@@ -31,9 +32,24 @@ def chat_body(request: GenerationRequest, model: str, flavour: Flavour) -> dict[
     if template.continue_final_message or not template.add_generation_prompt:
         body["continue_final_message"] = template.continue_final_message
         body["add_generation_prompt"] = template.add_generation_prompt
-    if template.arguments:
-        body["chat_template_kwargs"] = dict(template.arguments)
-    return body
+    return body | reasoning_effort_fields(template, flavour) | template_fields(template, flavour)
+
+
+def reasoning_effort_fields(template: TemplateOptions, flavour: Flavour) -> dict[str, Any]:
+    """OpenAI's field, which gpt-oss on a vLLM reads in place of variables of the chat template.
+
+    Servers with such variables get it with the values that their first releases take.
+    """
+    effort = template.reasoning_effort
+    if effort is None or (flavour.has_template_variables and effort not in OLDEST_EFFORTS):
+        return {}
+    return {"reasoning_effort": effort}
+
+
+def template_fields(template: TemplateOptions, flavour: Flavour) -> dict[str, Any]:
+    if not (flavour.has_template_variables and template.variables):
+        return {}
+    return {flavour.spellings["arguments"]: template.variables}
 
 
 def completion_body(

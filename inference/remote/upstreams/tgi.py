@@ -21,7 +21,7 @@ from inference.types import Constraint, GenerationRequest
 from settings.remote_model import RemoteModel
 
 STREAM_PATH, CHAT_PREFIX = "/generate_stream", "/v1"
-CHAT_FLAVOUR = Flavour("TGI", {}, max_stops=4, leaves_stops=True)
+CHAT_FLAVOUR = Flavour("TGI", {}, max_stops=4, leaves_stops=True, ignored=frozenset({"reasoning_effort"}))
 MAX_TOP_TOKENS = 5
 MAX_STOPS = 4  # where /info does not say it
 DEFAULT_MAX_TOKENS = 1024

@@ -219,15 +219,7 @@ def test_a_response_has_the_formats_of_a_chat(
         ),
         (
             {"reasoning_effort": "low", "chat_template_kwargs": {"enable_thinking": False}},
-            TemplateOptions(
-                arguments={"reasoning_effort": "low", "enable_thinking": False, "thinking": True}
-            ),
-        ),
-        (
-            {"reasoning_effort": "none"},
-            TemplateOptions(
-                arguments={"reasoning_effort": "none", "enable_thinking": False, "thinking": False}
-            ),
+            TemplateOptions(arguments={"enable_thinking": False}, reasoning_effort="low"),
         ),
         ({"documents": [{"text": "a"}]}, TemplateOptions(arguments={"documents": [{"text": "a"}]})),
     ],
@@ -287,11 +279,7 @@ def test_a_response_is_a_chat_in_another_format(ask: Any) -> None:
     assert (request.max_tokens, request.reject_if_too_long, request.truncate) == (9, False, CONTEXT - 9)
     assert (request.sampling.greedy, request.logprobs) == (True, 0)
     assert request.constraint == Constraint("json_schema", SCHEMA)
-    assert request.template.arguments == {
-        "reasoning_effort": "high",
-        "enable_thinking": True,
-        "thinking": True,
-    }
+    assert request.template == TemplateOptions(reasoning_effort="high")
     assert request.tool_choice == "get_weather"
     assert ask(RESPONSES, input="hi").prompt == (Message(**USER),)
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from inference.errors import ServerError
+from inference.errors import BadRequest, ServerError
 from inference.events import Event, Finished, Token
-from inference.types import GenerationRequest, Message
+from inference.types import GenerationRequest, Message, TemplateOptions
 from tests.remote.conftest import CHAT, OpenModel
 from tests.remote.fake_upstream import FakeUpstream, Reply, event
 from tests.remote.openai_chunks import DONE, chat_chunk, usage_chunk, whole_answer
@@ -93,3 +93,29 @@ def test_the_reasoning_of_earlier_answers_is_sent_to_servers_that_take_it(
     sent = upstream.bodies[-1]["messages"][-2]
     expected = dict.fromkeys(("reasoning_content", "reasoning"), "Two and two.") if has_reasoning else {}
     assert sent == {"role": "assistant", "content": "4", **expected}
+
+
+@pytest.mark.parametrize("effort", ["none", "high"])
+@pytest.mark.parametrize(
+    ("kind", "has_template"),
+    [("compatible", False), ("vllm", True), ("sglang", True), ("llama.cpp", True)],
+)
+def test_the_effort_is_a_field_of_its_own_and_a_variable_of_the_template(
+    kind: str, has_template: bool, effort: str, upstream: FakeUpstream, open_upstream: OpenModel
+) -> None:
+    upstream.reply = whole_answer("yes")
+    template = TemplateOptions(reasoning_effort=effort)
+    list(open_upstream(detected=kind).generate(GenerationRequest(CHAT, template=template)))
+    names = ("reasoning_effort", "chat_template_kwargs")
+    sent = {name: upstream.bodies[-1][name] for name in names if name in upstream.bodies[-1]}
+    switches = {"enable_thinking": effort != "none", "thinking": effort != "none"}
+    variables = {"chat_template_kwargs": {"reasoning_effort": effort, **switches}} if has_template else {}
+    field = {} if has_template and effort == "none" else {"reasoning_effort": effort}
+    assert sent == field | variables
+
+
+def test_an_effort_is_refused_by_its_name(upstream: FakeUpstream, open_upstream: OpenModel) -> None:
+    template = TemplateOptions(reasoning_effort="low")
+    with pytest.raises(BadRequest, match="is not supported by the transformers server") as caught:
+        open_upstream(detected="transformers").generate(GenerationRequest(CHAT, template=template))
+    assert caught.value.field == "reasoning_effort"
