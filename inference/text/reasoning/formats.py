@@ -85,6 +85,8 @@ HARMONY = ReasoningFormat(
             (
                 "<|channel|>final<|message|>",
                 "<|start|>assistant<|channel|>final<|message|>",
+                "<|channel|>final <|constrain|>json<|message|>",
+                "<|start|>assistant<|channel|>final <|constrain|>json<|message|>",
                 "<|channel|>commentary<|message|>",
                 "<|start|>assistant<|channel|>commentary<|message|>",
             ),

@@ -22,7 +22,7 @@ class Family:
 
 
 THINK_TEMPLATE = "{%- set content = content.split('</think>')[-1] %}"
-HARMONY_TOKENS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>")
+HARMONY_TOKENS = ("<|channel|>", "<|message|>", "<|start|>", "<|end|>", "<|constrain|>")
 KIMI_TOKENS = ("<|open|>", "<|close|>", "<|sep|>")
 SOLAR_TOKENS = ("<|think|>", "<|end|>", "<|begin|>", "<|content|>")
 COMMAND_TOKENS = ("<|START_THINKING|>", "<|END_THINKING|>", "<|START_RESPONSE|>", "<|END_RESPONSE|>")
@@ -48,6 +48,13 @@ FAMILIES = {
         "<|start|>assistant<|channel|>analysis<|message|>",
         "<|start|>assistant",
         f"<|channel|>analysis<|message|>{THOUGHT}<|end|><|start|>assistant<|channel|>final<|message|>{REPLY}",
+        HARMONY_TOKENS,
+    ),
+    "gpt-oss, in JSON": Family(
+        "<|start|>assistant<|channel|>analysis<|message|>",
+        "<|start|>assistant",
+        f"<|channel|>analysis<|message|>{THOUGHT}<|end|>"
+        f"<|start|>assistant<|channel|>final <|constrain|>json<|message|>{REPLY}",
         HARMONY_TOKENS,
     ),
     "gpt-oss, with a preamble": Family(
